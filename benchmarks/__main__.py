@@ -32,7 +32,7 @@ KNOWN = tuple(
 
 
 def main() -> int:
-    """Run the benchmarks named, or the usual ones, as far as their data is there."""
+    """Run the benchmarks named, or the usual ones, as far as their data exists."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(KNOWN)}")
     parser.add_argument(
@@ -68,7 +68,7 @@ def _run(names: Iterable[str], folder: Path | None) -> None:
 
 
 def _missing(module: ModuleType, folder: Path | None) -> list[str]:
-    """Return the data sets that a benchmark needs and that are not there."""
+    """Return the missing data sets that a benchmark needs."""
     return [name for name in module.NEEDS if locate(name, folder) is None]
 
 

@@ -71,5 +71,5 @@ def _table(client: int) -> Table:
 
 
 def _values(row: IntArray, column: IntArray) -> np.ndarray:
-    """Return the same number for the same cell, whoever holds it; some are zero."""
+    """Return the same number for the same cell at all holders; some are zero."""
     return (row * 2_654_435_761 + column * 40_503) % 1009 / 8.0

@@ -1,4 +1,4 @@
-"""A process of its own for a benchmark that measures memory."""
+"""A separate process for a benchmark that measures memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_apart(work: Callable[..., None], *given: Any) -> None:
 def peak() -> float:
     """Return this process's largest resident size so far, in GB.
 
-    Of Linux, since what other systems tell includes the process that started this.
+    Only on Linux: other systems include the process that started this.
     """
     return _memory("VmHWM")
 

@@ -1,6 +1,6 @@
 """Rounds to a certified 0.1 % with an intercept without penalty, and without it.
 
-The problems and ways of ``rounds``; a constant column that a table has stays in it.
+The problems and ways of ``rounds``; constant columns of tables stay.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WAYS: tuple[tuple[Profile, Bundle], ...] = (("open", OPEN), ("sealed", SINGLE_C
 
 
 def run(folder: Path | None) -> None:
-    """Print a line per problem and profile."""
+    """Print one line per problem and profile."""
     for row in ROWS:
         if not row.problem.is_there(folder):
             continue

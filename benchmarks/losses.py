@@ -30,7 +30,7 @@ GAPS = (1e-3, 1e-6)
 
 
 def run(folder: Path | None) -> None:
-    """Print a line a loss and data set."""
+    """Print one line per loss and data set."""
     heads = [f"{a}, {p}" for p in ("open", "sealed") for a in ("bundle", "lbfgs")]
     print(f"{'loss':28} {'data':14} " + " ".join(f"{head:>15}" for head in heads))
     for name in LOSSES:

@@ -1,7 +1,7 @@
 """Physical rounds under partial participation until the loss is 1 % above the optimum.
 
-The open profile, asynchronous by owner group. Every round a random share of the
-clients is present. The model is that of the server's present point; the certificate
+The open profile, asynchronous by owner group. In every round a random share of
+the clients is present. The model is that of the server's present point; the certificate
 needs everybody to have been present for its own exchanges, so it comes later.
 """
 
@@ -26,7 +26,7 @@ RELATIVE_LOSS = 1e-2
 
 
 def run(folder: Path | None) -> None:
-    """Print a line a case."""
+    """Print one line per case."""
     for problem, shares in CASES:
         table = problem.load(folder)
         objective = Objective(table.X, table.y, make_loss("hinge"), problem.l2)

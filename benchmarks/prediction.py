@@ -1,4 +1,4 @@
-"""The time that a holder of 100,000 rows takes to find those that an asker asks for."""
+"""The time that a holder of 100,000 rows takes to find those that are requested."""
 
 from __future__ import annotations
 

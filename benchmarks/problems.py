@@ -39,14 +39,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Problem:
-    """A table, its λ and who holds what of it."""
+    """A table, its λ and its partition."""
 
     name: str
     l2: float
     load: Callable[[Path | None], Table]
     split: Callable[[Table], Partition]
     shape: str
-    data: str | None = None  # the data set that has to be there
+    data: str | None = None  # the data set that is needed
 
     def is_there(self, folder: Path | None) -> bool:
         """Return whether the table can be loaded."""
@@ -142,7 +142,7 @@ def training(  # noqa: PLR0913
 
 
 def one_by_one(runner: Runner) -> InProcess:
-    """Have one client work at a time; return what carries the messages."""
+    """Let one client work at a time; return the driver that carries messages."""
     driver = runner.driver
     assert isinstance(driver, InProcess)  # noqa: S101  # of train_in_process
     driver.work_one_by_one()

@@ -1,7 +1,7 @@
 """The reference solver against scikit-learn's LinearSVC, on covtype, to a gap of 1e-3.
 
-LinearSVC shows no duals, so its gap is taken to the best lower bound known, which is
-in its favour; of the tolerances tried the fastest that reaches the gap counts.
+LinearSVC shows no duals, so its gap is to the best known lower bound, which favours it;
+the fastest of several tolerances that reaches the gap counts.
 """
 
 from __future__ import annotations

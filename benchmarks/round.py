@@ -1,4 +1,4 @@
-"""What a HyFDCA round costs beyond its two matrix products, on covtype 3x3.
+"""The cost of a HyFDCA round beyond its two matrix products, on covtype 3x3.
 
 Complete participation, every sample drawn; everything in one process, in bytes.
 """

@@ -1,10 +1,10 @@
 """Rounds of the bundle method to a certified relative gap of 1 % and of 0.1 %.
 
-Hinge loss, the paper's λ, complete participation. ``open``: a bucket an owner group, 4
-planes a round. ``sub-groups``: owner groups split into at most 25 parts; not on news20,
-whose slopes have 1.4 million numbers. ``sealed``: a single cut. Limits are what must
-be reached, for sub-groups what is aimed at. Beside them round trips, megabytes up and
-down and seconds a round.
+Hinge loss, the paper's λ, complete participation. ``open``: one bucket per owner group,
+4 planes per round. ``sub-groups``: owner groups split into at most 25 parts; not on
+news20, whose slopes have 1.4 million numbers. ``sealed``: a single cut. Limits are what
+must be reached, for sub-groups the aim. Next to them are round trips, megabytes up and
+down and seconds per round.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ROWS = (
 
 
 def run(folder: Path | None) -> None:
-    """Print a line a problem and way."""
+    """Print one line per problem and way."""
     print(_COLUMNS.format(*_HEADER.split(",")))
     for row in ROWS:
         if not row.problem.is_there(folder):

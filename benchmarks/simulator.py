@@ -150,7 +150,7 @@ class Loop:
         return np.asarray((new - old) / present[samples])
 
     def _show(self, active: Sequence[int]) -> None:
-        """Have clients take the duals they missed, and send their shares."""
+        """Let clients take the duals they missed, and send their shares."""
         for k in active:
             client = self.clients[k]
             known = self.duals[client.samples]

@@ -1,6 +1,6 @@
 """How far a reader has to jump: one bundle round as a walk through the files.
 
-Counts the functions that one round calls in this package, the files they stand in, how
+Counts the functions that one round calls in this package, the files they are in, how
 often the next call is in another file than the one before (file switches), and how deep
 calls are nested. Two clients, each with half of the columns, no encryption; the round
 alone, without measuring.
@@ -65,7 +65,7 @@ class Walk:
 
 
 def traced_round(profile: Profile) -> Walk:
-    """Return the fourth round of a bundle training as it was walked."""
+    """Return the walk through the fourth round of a bundle training."""
     runner = _runner(profile)
     rounds = runner.rounds()
     for _ in range(3):

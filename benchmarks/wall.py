@@ -1,6 +1,6 @@
 """Wall time of the bundle method, and how much of the work is the server's own.
 
-For the share clients work one by one: it is one of work, not of waiting.
+For the share, clients work one by one: it measures work, not waiting.
 """
 
 from __future__ import annotations

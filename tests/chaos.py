@@ -10,6 +10,7 @@ process; with a quorum, those of a replay with the participants that were record
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 import tempfile
@@ -274,8 +275,13 @@ def table(kills: list[Kill]) -> str:
 
 def main() -> int:
     """Run all studies, or those of some seeds; return how many did not end well."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos")
+    known = [seed for seed, *_ in STUDIES]
+    parser.add_argument("seeds", nargs="*", type=int, help=f"some of {known}")
+    wanted = parser.parse_args().seeds
+    if not set(wanted) <= set(known):
+        parser.error(f"there are no studies but those of the seeds {known}")
     tls._KEY_BITS = 2048  # keys of full length only take longer to make
-    wanted = [int(word) for word in sys.argv[1:]]
     kills: list[Kill] = []
     n_bad = 0
     for seed, blows, quorum in STUDIES:

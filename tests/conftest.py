@@ -29,7 +29,7 @@ from tests.support import data_sets
 from tests.support.selection import selected
 from tests.support.thoroughness import examples
 
-# What these assert is told in full when it fails, as in a test file.
+# Failing assertions of these modules are explained in full, as in a test file.
 pytest.register_assert_rewrite(
     "tests.stages.key_holders",
     "tests.kits.kit_commands",
@@ -70,7 +70,7 @@ def _turn(item: pytest.Item) -> int:
 
 
 def _keep_together(items: list[pytest.Item]) -> None:
-    """Have one worker run all tests of each folder that compiles."""
+    """Let one worker run all tests of each folder that compiles."""
     for item in items:
         for folder in _COMPILING:
             if item.nodeid.startswith(folder):
@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(
 
 
 def pytest_collection_finish() -> None:
-    """Have the garbage collector pass over modules and tests, which stay to the end."""
+    """Exempt modules and tests, which stay to the end, from garbage collection."""
     gc.collect()
     gc.freeze()
 
@@ -139,7 +139,7 @@ def classification(seed: int) -> Problem:
 
 @pytest.fixture
 def regression(seed: int) -> Problem:
-    """Return targets that are linear in the features, but for noise."""
+    """Return targets that are linear in the features, plus noise."""
     X = _table(seed)
     random = stream(seed, "targets")
     targets = X @ random.normal(size=X.shape[1]) + random.normal(size=X.shape[0])
@@ -163,13 +163,13 @@ def case(request: pytest.FixtureRequest, seed: int) -> Case:
 
 @pytest.fixture
 def small_paillier(monkeypatch):
-    """Have the table of schemes take Paillier keys of 512 bits."""
+    """Let the table of schemes accept Paillier keys of 512 bits."""
     monkeypatch.setattr(paillier_keys, "MODULUS_BITS", (TEST_BITS, *MODULUS_BITS))
 
 
 @pytest.fixture(scope="module")
 def no_figure() -> Iterator[None]:
-    """Have studies write an empty figure: drawing takes longer than small studies."""
+    """Make studies write an empty figure: drawing takes longer than small studies."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "draw_convergence", lambda _: b"")
         yield
@@ -177,7 +177,7 @@ def no_figure() -> Iterator[None]:
 
 @pytest.fixture
 def small_sets(tmp_path, monkeypatch):
-    """Have the paper's data sets be small ones, of which none is there yet."""
+    """Replace the paper's data sets by small ones, none of which exists yet."""
     data_sets.shrink_sets(tmp_path / "small_sets", monkeypatch)
 
 
@@ -196,7 +196,7 @@ def hyfdca(monkeypatch, capsys):
 
 @pytest.fixture(scope="session")
 def small_tls():
-    """Have TLS keys of 2048 bits made, which takes a fifth of the time."""
+    """Use TLS keys of 2048 bits, which takes a fifth of the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tls, "_KEY_BITS", 2048)
         yield

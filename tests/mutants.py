@@ -8,6 +8,7 @@ fail; ``make thorough`` runs all of them.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -96,37 +97,37 @@ MUTANTS: dict[str, Mutant] = {
         "data/held_out.py",
         "*(_own_levels(table.of_rows(np.flatnonzero(part))) for part in parts)",
         "*(table.of_rows(np.flatnonzero(part)) for part in parts)",
-        "tests/study/test_held_out_rows.py",
+        "tests/study/held_out/test_held_out_rows.py",
     ),
     "a row may be trained on and tested on": _one(
         "stages/alignment/server.py",
         "self._trained.check_apart(self._names, self.pseudonyms)",
         "pass",
-        "tests/study/test_held_out_rows.py",
+        "tests/study/held_out/test_held_out_rows.py",
     ),
     "scores go to a holder whose label is blank": _one(
         "stages/evaluation/server.py",
         "HeldOut(alignment.layout.samples, alignment.label_owners)",
         "HeldOut(alignment.layout.samples, alignment.layout.sample_designees)",
-        "tests/study/test_held_out_privacy.py",
+        "tests/study/held_out/test_held_out_privacy.py",
     ),
     "parts of scores are sealed to the first client": _one(
         "stages/evaluation/scores.py",
         'sealing = Sealing("sealed", self._sealers, shape, self._width, owner)',
         'sealing = Sealing("sealed", self._sealers, shape, self._width, 0)',
-        "tests/study/test_evaluation.py",
+        "tests/study/held_out/test_evaluation.py",
     ),
     "any model is tested": _one(
         "study/client/tested_model.py",
         "        check_model(content, own)\n",
         "",
-        "tests/study/test_lying_evaluations.py",
+        "tests/study/hostile/test_lying_evaluations.py",
     ),
     "two clients may test two models": _one(
         "stages/evaluation/client.py",
         'if not hmac.compare_digest(b"".join(expected), b"".join(request.tags)):',
         "if not request.tags:",
-        "tests/study/test_lying_evaluations.py",
+        "tests/study/hostile/test_lying_evaluations.py",
     ),
     "runs of rows may be short": _one(
         "stages/evaluation/bins.py",
@@ -150,7 +151,7 @@ MUTANTS: dict[str, Mutant] = {
         "stages/evaluation/client.py",
         "margins = margins + targets.offsets[:, None]",
         "pass",
-        "tests/study/test_evaluation.py",
+        "tests/study/held_out/test_evaluation.py",
     ),
     # Privacy
     "owner groups keep their own numbers": _one(
@@ -173,7 +174,7 @@ MUTANTS: dict[str, Mutant] = {
         "tests/audit/test_audit_attacks.py",
     ),
     "clients without labels are admitted silently": _one(
-        "study/file.py",
+        "study/mistakes/settings.py",
         "if client.label or study.labels_visible_to_holders:",
         "if True:",
         "tests/study/test_study.py",
@@ -221,7 +222,7 @@ MUTANTS: dict[str, Mutant] = {
         "protocol/client_session.py",
         "if is_retry and self._last_reply:",
         "if False:",
-        "tests/protocol/test_sessions.py",
+        "tests/protocol/test_client_sessions.py",
     ),
     "damaged messages are taken as they are": _one(
         "protocol/client_session.py",
@@ -254,8 +255,8 @@ MUTANTS: dict[str, Mutant] = {
         "study/durable.py",
         "self.kept_by = {**self.kept_by, **dict.fromkeys(presence.present, number)}",
         "self.kept_by = dict.fromkeys(presence.everyone, number)",
-        "tests/study/test_durable.py",
-        "tests/study/test_faulty_network.py",
+        "tests/study/durable/test_durable.py",
+        "tests/study/durable/test_faulty_network.py",
     ),
     # Algorithms
     "the safe step forgets the spread of draws": _one(
@@ -329,7 +330,13 @@ def survives(name: str, mutant: Mutant) -> bool:
 
 def main() -> int:
     """Make all mutants, or those named; return how many survive."""
-    wanted = sys.argv[1:] or list(MUTANTS)
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("names", nargs="*", help="mutants, by default all")
+    wanted = parser.parse_args().names or list(MUTANTS)
+    for name in wanted:
+        if name not in MUTANTS:
+            known = "\n".join(MUTANTS)
+            parser.error(f"there is no mutant {name!r}; there are\n{known}")
     n_alive = 0
 
     def tried(name: str) -> tuple[str, bool, float]:

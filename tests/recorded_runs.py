@@ -1,7 +1,7 @@
 """Thirty varied runs, written down so that two commits can be compared bit for bit.
 
-    python -m tests.recorded_runs record FILE
-    python -m tests.recorded_runs compare FILE
+    python -m tests.recorded_runs record FILE [NAME ...]
+    python -m tests.recorded_runs compare FILE [NAME ...]
 
 Record before a change that must not change any number, compare after it. A run is
 written down as a digest of its weights, of its history without the seconds, and of the
@@ -10,6 +10,7 @@ bytes and round trips it cost. Digests hold on one type of machine.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import subprocess
@@ -340,26 +341,46 @@ RESUMED: dict[str, Callable[[], Record]] = {
 RUNS = {**ESTIMATORS, **STUDIES, **RESUMED}
 
 
+def _arguments() -> argparse.Namespace:
+    """Return what is to be done; ``before`` is what to compare with."""
+    parser = argparse.ArgumentParser(prog="python -m tests.recorded_runs")
+    parser.add_argument("what", choices=("record", "compare"))
+    parser.add_argument("file", type=Path, help="the file to write, or to compare with")
+    parser.add_argument("names", nargs="*", help="runs, by default all")
+    given = parser.parse_args()
+    given.names, given.before = given.names or list(RUNS), RUNS
+    try:
+        if given.what == "compare":
+            given.before = json.loads(given.file.read_text())
+        elif not given.file.parent.is_dir():
+            parser.error(f"the folder {given.file.parent} does not exist")
+    except (OSError, ValueError):
+        parser.error(f"{given.file} cannot be read; record writes such a file")
+    for name in given.names:
+        if name not in RUNS or name not in given.before:
+            there = ", ".join(run for run in RUNS if run in given.before)
+            parser.error(f"there is no run {name}; there are {there}")
+    return given
+
+
 def main() -> int:
     """Record all runs, or compare them; return how many differ."""
-    what, path, *names = sys.argv[1:]
+    given = _arguments()
     tls._KEY_BITS = 2048
-    before = json.loads(Path(path).read_text()) if what == "compare" else {}
     now, n_different = {}, 0
-    for name in names or RUNS:
+    for name in given.names:
         started = time.monotonic()
         now[name] = json.loads(json.dumps(RUNS[name]()))
         said = f"{name:42} {time.monotonic() - started:6.1f} s"
-        if what == "compare":
-            is_same = now[name] == before[name]
+        if given.what == "compare":
+            is_same = now[name] == given.before[name]
             n_different += not is_same
-            said += (
-                "  identical" if is_same else f"  DIFFERS {_changes(before, now, name)}"
-            )
+            changes = _changes(given.before, now, name)
+            said += "  identical" if is_same else f"  DIFFERS {changes}"
         sys.stdout.write(said + "\n")
         sys.stdout.flush()
-    if what == "record":
-        Path(path).write_text(json.dumps(now, indent=1))
+    if given.what == "record":
+        given.file.write_text(json.dumps(now, indent=1))
     else:
         sys.stdout.write(f"{len(now) - n_different} of {len(now)} identical\n")
     return n_different

@@ -60,7 +60,7 @@ def test_without_data(names, left_out, runs, run):
 
 
 def test_with_data(tmp_path, run):
-    """With all sets nothing is left out, and nothing said about it."""
+    """With all sets nothing is left out, and no message says so."""
     code, output, _, ran = run("--data", write_sets(tmp_path / "data"))
     assert (code, ran) == (0, [*BENCH])
     assert output == "".join(f"== {name}\n" for name in BENCH)

@@ -86,7 +86,7 @@ def _frames() -> dict[str, Any]:
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Have the files that examples read in the current folder."""
+    """Put the files that examples read into the current folder."""
     monkeypatch.chdir(tmp_path)
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     X = X.iloc[:, :4]

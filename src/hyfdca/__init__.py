@@ -30,7 +30,7 @@ _ESTIMATORS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the estimators on first use; processes that encrypt need none."""
+    """Import the estimators on first use; encrypting processes do not need them."""
     if name not in _ESTIMATORS:
         raise AttributeError(f"module 'hyfdca' has no attribute {name!r}")
     module = f"hyfdca.estimators.{_ESTIMATORS[name]}"

@@ -31,9 +31,9 @@ def as_study_error(make: Callable[[], T]) -> T:
 
 @contextmanager
 def reading(complaint: Exception) -> Iterator[None]:
-    """Turn whatever the parser of a local file raises into one complaint.
+    """Turn any error from the parser of a local file into one complaint.
 
-    On bytes that nothing wrote, parsers raise more than they document, such as
+    On arbitrary bytes, parsers raise more than they document, such as
     RecursionError, MemoryError or SyntaxError. A ``StudyError``, which says more, and
     errors of the complaint's own kind pass unchanged.
     """
@@ -60,12 +60,12 @@ def plain_errors(folder: Path) -> Iterator[None]:
 
 
 def system_sentence(error: OSError, place: str) -> str:
-    """Return what the system refused, in one sentence.
+    """Describe a system error in one sentence.
 
     Parameters
     ----------
     place : str
-        What was used, if the error names no file.
+        The place in use, if the error names no file.
     """
     why = error.strerror or " ".join(str(error).split()) or type(error).__name__
     return (
@@ -80,7 +80,7 @@ def counted(count: int, one: str, many: str | None = None) -> str:
     Parameters
     ----------
     many : str, optional
-        The words for any other count than 1, such as "rows have" to "row has".
+        The words for any count but 1, such as "rows have" for "row has".
     """
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
@@ -89,6 +89,7 @@ _WORDS = {
     "Object contains unknown field": "unknown key",
     "Object missing required field": "missing key",
     "Invalid enum value": "unknown value",
+    "Invalid RFC3339 encoded date": "expected a date such as 2024-12-31",
 }
 
 _TYPES = {  # as msgspec calls them
@@ -99,8 +100,11 @@ _TYPES = {  # as msgspec calls them
     "array": "a list",
     "object": "a table",
     "date": "a date",
+    "datetime": "a date with a time",
+    "time": "a time",
     "null": "nothing",
 }
+_EXAMPLES = {"date": "a date such as 2024-12-31"}  # of what is expected
 _EXPECTED = re.compile(
     r"Expected `([a-z |]+)`(?: of length)?(?: (>=|<=|>|<) ([0-9.e+-]+))?"
     r"(?:, got `([a-z]+)`)?"
@@ -132,11 +136,12 @@ def _expectation(
     *,
     has_length: bool,
 ) -> str:
-    """Return what msgspec expected, in words for those who write the file."""
+    """Return what msgspec expected, in words for the author of the file."""
     expected = [kind for kind in kinds.split(" | ") if kind != "null"] or ["null"]
     if "float" in expected and "int" in expected:
         expected.remove("int")
-    what = f"expected {' or '.join(_TYPES.get(kind, kind) for kind in expected)}"
+    words = _TYPES | _EXAMPLES
+    what = f"expected {' or '.join(words.get(kind, kind) for kind in expected)}"
     if relation and limit:
         noun = "character" if expected == ["str"] else "entry"
         many = "characters" if expected == ["str"] else "entries"

@@ -1,18 +1,20 @@
-"""Atomic file writes: a file is seen whole or not at all, even after a crash."""
+"""Atomic file writes: a file is complete or absent, even after a crash."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from hyfdca.errors import StudyError
 
-OWNER_ONLY, FOR_ALL = 0o600, 0o666  # less what the umask removes
+OWNER_ONLY, FOR_ALL = 0o600, 0o666  # minus the bits that the umask removes
 
 
 def write_whole(
@@ -105,7 +107,7 @@ def locked(path: Path, complaint: str) -> Iterator[None]:
     StudyError
         With this complaint, if another process holds the lock.
     """
-    import fcntl  # noqa: PLC0415  # not on Windows, where only this does not work
+    import fcntl  # noqa: PLC0415  # unavailable on Windows, where all else works
 
     with path.open("w") as file:
         try:
@@ -117,6 +119,32 @@ def locked(path: Path, complaint: str) -> Iterator[None]:
 
 _OWNER_FOLDER = 0o700
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file that a user names; anything else, such as a pipe, might never end.
+
+    Raises
+    ------
+    OSError
+    """
+    return path.open("rb") if os.name != "posix" else open(path, "rb", opener=_opened)
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open a regular file; the open file is checked, not its path."""
+    # Without it, opening a pipe waits for somebody who writes.
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+            said = os.strerror(number) if stat.S_ISDIR(mode) else "Not a regular file"
+            raise OSError(number, said, path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def read_limited(
@@ -132,7 +160,7 @@ def read_limited(
     StudyError
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             mode, content = os.fstat(file.fileno()).st_mode, file.read(most + 1)
     except OSError as error:
         raise StudyError(f"Cannot read {path} ({error.strerror}); {remedy}.") from None

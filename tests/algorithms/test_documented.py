@@ -30,7 +30,7 @@ def rows(heading: str) -> dict[str, str]:
 
 
 def test_every_algorithm_is_listed():
-    """All of them, and no others."""
+    """The page lists all algorithms, and no others."""
     assert set(rows("# Algorithms")) == set(ALGORITHMS)
     assert set(rows("## Settings")) == set(ALGORITHMS)
 

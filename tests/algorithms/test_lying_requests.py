@@ -80,7 +80,7 @@ SHAPES = {"cocoa": "3x1", "feddcd": "3x1", "fedbcd": "1x3"}
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_refused_and_changes_nothing(lie):
-    """After it, the client goes on as if it had never come."""
+    """Afterwards, the client continues as if it had never come."""
     name, phase, request = LIES[lie]
     runs = [set_up(rival(name, SHAPES.get(name, "1x1"))) for _ in range(2)]
     for run in runs:

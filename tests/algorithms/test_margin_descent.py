@@ -68,7 +68,7 @@ def test_fedbcd_reaches_the_pooled_optimum(shape, order):
 @pytest.mark.parametrize("name", ["fedbcd", "tdcd"])
 @pytest.mark.parametrize("stays_away", [True, False])
 def test_absent_clients_leave_margins_of_all_rows_behind(name, stays_away):
-    """Or else later batches would have none of rows that were not drawn before."""
+    """Otherwise later batches would lack margins of rows not drawn before."""
     turns = cyclic([[0, 1, 2], [0, 1]]) if stays_away else None
     run = set_up(rival(name, "1x3", batch=10, participation=turns, **STEADY))
     run_round(run)

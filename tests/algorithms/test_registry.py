@@ -77,7 +77,7 @@ def _chosen(loss="hinge", tolerance=1e-3, is_complete=True, n_features=4):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_the_bundle_is_the_usual_choice(loss, is_complete):
-    """For every loss, whoever takes part; the reason names loss and tolerance."""
+    """It is chosen for every loss and presence; the reason names loss and tolerance."""
     choice = _chosen(loss, 1e-3, is_complete)
     assert choice.algorithm == Bundle()
     assert loss in choice.reason
@@ -86,7 +86,7 @@ def test_the_bundle_is_the_usual_choice(loss, is_complete):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_lbfgs_is_chosen_for_very_small_gaps_of_smooth_regression(loss):
-    """Where it was measured to take fewer rounds, and there alone."""
+    """It is chosen only where it was measured to take fewer rounds."""
     choice = _chosen(loss, 1e-7)
     expected = "lbfgs" if loss in SMOOTH_REGRESSION else "bundle"
     assert choice.algorithm.name == expected
@@ -95,7 +95,7 @@ def test_lbfgs_is_chosen_for_very_small_gaps_of_smooth_regression(loss):
 
 @pytest.mark.parametrize("loss", SMOOTH_REGRESSION)
 def test_lbfgs_is_not_chosen_where_its_memory_does_not_span_the_features(loss):
-    """There it was measured to take twice the rounds of the bundle."""
+    """There it was measured to take twice as many rounds as the bundle."""
     assert _chosen(loss, 1e-7, n_features=20).algorithm.name == "lbfgs"
     assert _chosen(loss, 1e-7, n_features=21).algorithm.name == "bundle"
 
@@ -108,7 +108,7 @@ def test_lbfgs_is_not_chosen_where_clients_may_be_absent(loss):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_study_that_names_its_algorithm_gets_it(name):
-    """As set, whatever would be chosen otherwise."""
+    """It gets it regardless of what would be chosen otherwise."""
     wanted = make_algorithm(name, {})
     can_miss_some = wanted.needs.presence == "any"
     for tolerance, is_complete in ((1e-9, True), (1e-1, not can_miss_some)):
@@ -151,7 +151,7 @@ def test_the_server_half_fits_the_study(algorithm, profile, is_complete, expecte
 
 @dataclass(frozen=True)
 class _NeedsEverybody(Bundle):
-    """A method that cannot go on while somebody is absent."""
+    """A method that cannot continue while somebody is absent."""
 
     @property
     def needs(self) -> Needs:
@@ -202,7 +202,7 @@ class _NeedsAllLabels(Bundle):
 def test_a_federation_that_a_method_does_not_apply_to_is_refused(
     algorithm, fitting, other, message
 ):
-    """Before anything is exchanged, with one sentence that says what to do."""
+    """One sentence says what to do, before anything is exchanged."""
     assert choose_algorithm(algorithm, _federation(**fitting), 0.1).reason == "as set"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         choose_algorithm(algorithm, _federation(**other), 0.1)
@@ -223,7 +223,7 @@ def test_the_theory_variant_has_a_step_of_its_own(step):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_algorithm_by_name_has_its_default_settings(name):
-    """And it is registered under the name that it has itself."""
+    """It is registered under its own name."""
     made = make_algorithm(name, {})
     assert type(made) is ALGORITHMS[name]
     assert made.name == name
@@ -231,7 +231,7 @@ def test_an_algorithm_by_name_has_its_default_settings(name):
 
 
 def test_settings_are_taken_by_name():
-    """Those given, and the defaults of all others."""
+    """Given settings are taken; all others have their defaults."""
     assert make_algorithm("bundle", {"sub_groups": 4}) == Bundle(sub_groups=4)
     given = {"step": "safe", "local_fraction": 0.5, "iic": 2.0, "min_rows": 3}
     assert make_algorithm("hyfdca", given) == Hyfdca(**given)
@@ -245,7 +245,7 @@ def test_auto_leaves_the_choice_open():
 
 @pytest.mark.parametrize("name", ["", "sgd", "Bundle", "bundle ", None, 3])
 def test_an_unknown_name_is_refused(name):
-    """One sentence names those that there are."""
+    """One sentence lists the existing names."""
     known = ", ".join([AUTO, *ALGORITHMS])
     message = f"algorithm must be one of {known}, got {name!r}."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
@@ -255,7 +255,7 @@ def test_an_unknown_name_is_refused(name):
 @pytest.mark.parametrize("setting", ["depth", "seed", "name", "phases", "loss"])
 @pytest.mark.parametrize("name", [AUTO, *ALGORITHMS])
 def test_an_unknown_setting_is_refused(name, setting):
-    """One sentence names those that the algorithm has."""
+    """One sentence lists the algorithm's settings."""
     fields = () if name == AUTO else dataclasses.fields(ALGORITHMS[name])
     known = ", ".join(field.name for field in fields) or "none"
     message = f"algorithm {name!r} has no setting {setting!r}; it has: {known}."
@@ -310,7 +310,7 @@ def test_numbers_of_numpy_are_numbers(name, setting, value):
 
 @pytest.mark.parametrize(("name", "setting"), OWN)
 def test_a_wrong_value_is_refused_by_the_name_of_its_setting(name, setting):
-    """Whatever it should be, a sentence that begins with the setting says so."""
+    """The sentence begins with the setting and says what it should be."""
     for value in (object(), [], "nonsense"):
         message = rf"^{setting} must be .*, got {re.escape(repr(value))}\.$"
         with pytest.raises(ValueError, match=message):

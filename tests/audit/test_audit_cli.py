@@ -94,7 +94,7 @@ def test_a_run_without_findings_is_no_proof(hyfdca, tmp_path):
     assert code == 0
     last = shown.splitlines()[-1]
     assert "No organisation was recorded" in last
-    assert "no proof of secrecy" in last
+    assert "does not prove secrecy" in last
     assert "with 3 known rows it can compute the 3 features" in shown
 
 

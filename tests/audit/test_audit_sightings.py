@@ -196,7 +196,7 @@ def test_margins_to_clients_without_labels_are_found(sealed_bundle):
     assert sightings.complaints() == ["Client 2 has no labels but was sent margins."]
 
 
-def test_unknown_messages_are_told():
+def test_unknown_messages_are_reported():
     """A phase or a message that is in no table yields a sentence, not a guess."""
     with pytest.raises(UnknownError, match="'gossip' is in no table"):
         heard(Record("gossip", 0, "up", b""))

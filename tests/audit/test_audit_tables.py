@@ -127,7 +127,7 @@ def test_phases_say_what_their_replies_carry(name, phase):
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in PHASES}))
-def test_phases_of_one_name_can_be_told_apart(name):
+def test_phases_of_one_name_can_be_distinguished(name):
     """If algorithms share a phase name, the same bytes are the same value."""
     for one, other in combinations(phases_named(name), 2):
         if set(one.reply) & set(other.reply):

@@ -166,7 +166,7 @@ def test_every_cut_and_every_flip_is_noticed(tmp_path):
             list(read_view(path)[1])
 
 
-def test_missing_views_are_told(tmp_path):
+def test_missing_views_are_reported(tmp_path):
     """A missing view yields one sentence that says what to do."""
     with pytest.raises(ViewError, match="train with --record"):
         read_view(view_path(tmp_path, None))

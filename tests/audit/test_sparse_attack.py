@@ -69,7 +69,7 @@ def n_attainable() -> int:
     ids=["bundle", "bundle, centred", "hyfdca"],
 )
 def test_sparse_columns_need_no_known_row(method, scale, n_attainable, tmp_path):
-    """Of two holders, one finds the other's sparse columns in its own margins."""
+    """One of two holders finds the other's sparse columns in its own margins."""
     table = census()
     n_theirs = table.shape[1] - N_OWN
     audit = audited(

@@ -43,7 +43,7 @@ def refusal(path):
 
 
 def test_damaged_views_are_refused(view):
-    """With one sentence that says where it is."""
+    """One sentence says where the view is."""
     good = view.read_bytes()
     assert refusal(view) == ""
     for content in spoilt(good, 400, "view"):
@@ -56,7 +56,7 @@ def test_damaged_views_are_refused(view):
 
 @pytest.mark.parametrize("name", ["header", "record"])
 def test_frames_with_right_digests_are_read_or_refused(view, name):
-    """Also if they have other contents, or are deep."""
+    """It holds for frames with other contents or deep nesting."""
     record = Record("step", 1, "up", bytes(16), "totals", (2, 1))
     frames = {"header": HEADER, "record": record, "end": [1]}
     frames = {part: msgspec.msgpack.encode(own) for part, own in frames.items()}

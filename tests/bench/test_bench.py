@@ -219,9 +219,9 @@ def test_a_terminal_gets_a_bar():
 @pytest.mark.slow
 def test_every_scheme_and_library():
     """One run measures the whole table, and packing pays."""
-    told = []
-    comparison = compare(seconds=0.0, tell=told.append)
-    assert told == [*subjects.LIBRARIES, *subjects.SCHEMES]
+    subjects_shown = []
+    comparison = compare(seconds=0.0, tell=subjects_shown.append)
+    assert subjects_shown == [*subjects.LIBRARIES, *subjects.SCHEMES]
     assert list(comparison.schemes) == list(subjects.SCHEMES)
     packed = comparison.schemes["paillier-3072"]
     single = comparison.schemes["paillier-3072-unpacked"]

@@ -15,7 +15,8 @@ import pytest
 from hyfdca.demo.in_process import demo_files
 from hyfdca.kits import key_files
 from hyfdca.study.file import load
-from hyfdca.study.local.study import pooled_objective, prepare
+from hyfdca.study.local.run import pooled_objective
+from hyfdca.study.local.study import prepare
 from tests.support.consortia import held, make_files
 from tests.support.labelled_files import add_column, blank
 
@@ -37,6 +38,7 @@ KEYS = [
     "dual",
     "relative_gap",
     "l2",
+    "loss_notes",
     "path",
     "path_score",
     "pooled_primal",

@@ -9,11 +9,12 @@ import pytest
 
 from hyfdca.comparison.runs import Arena
 from tests.support.consortia import assert_one_sentence, make_files
+from tests.support.labelled_files import add_column
 
 
 @pytest.fixture
 def no_comparison_figure(monkeypatch):
-    """Have an empty figure written: drawing takes longer than small studies."""
+    """Write an empty figure: drawing takes longer than small studies."""
     monkeypatch.setattr("hyfdca.comparison.figure.draw_comparison", lambda *_: b"")
 
 
@@ -40,15 +41,28 @@ def test_compare(tmp_path, monkeypatch, hyfdca):
     ]
     assert all(0.0 <= row["validation"] <= 1.0 for row in rows)
     assert "hyfdca (1 of 3), round 1: certified gap" in output
-    assert "lbfgs (2 of 3) refused: algorithm='lbfgs' needs a smooth loss" in output
+    assert "lbfgs (2 of 3) refused\n" in output
     assert "accuracy on 12 rows set aside" in " ".join(output.split())
     assert "so the gap may be the smaller number" in " ".join(output.split())
     assert "Written to compare-out" in output
 
 
 @pytest.mark.usefixtures("no_comparison_figure")
+def test_one_reason_for_several_algorithms(tmp_path, hyfdca):
+    """It is said once, with all their names."""
+    files = make_files(encryption='"none"')
+    add_column(files, "offset_column", "o", lambda row: row % 3)
+    options = ("--rounds", 1, "--holdout", 0, "--out", tmp_path / "out")
+    names = "bundle,fedavg,hyfem,d3ca"
+    study = files.write(tmp_path)
+    _, output, _ = hyfdca("compare", study, "--algorithms", names, *options)
+    assert output.count("takes no offsets; use algorithm=") == 1
+    assert "fedavg, hyfem, d3ca" in " ".join(output.split())
+
+
+@pytest.mark.usefixtures("no_comparison_figure")
 def test_json(tmp_path, hyfdca):
-    """With --json the output is what is in the summary, and nothing else."""
+    """With --json the output is exactly the content of the summary."""
     study, out = hinge_study(tmp_path), tmp_path / "out"
     options = ("--rounds", 2, "--holdout", 0, "--seed", 9, "--latency", 0, "--json")
     code, output, errors = hyfdca(
@@ -101,7 +115,7 @@ def test_an_impossible_folder(tmp_path, hyfdca):
 
 
 def _breaking_off(monkeypatch, error, after):
-    """Have the training after some others break off."""
+    """Make the training after some others fail."""
     train, begun = Arena.train, []
 
     def one(arena, contender, watch):
@@ -122,7 +136,7 @@ def test_an_interruption_keeps_what_has_ended(tmp_path, monkeypatch, hyfdca):
     code, output, errors = hyfdca("compare", study, *options)
     assert code == 130
     sentence, interrupted = errors.splitlines()
-    assert sentence.startswith("Only 1 of 3 algorithms had ended; ")
+    assert sentence.startswith("Only 1 of 3 algorithms finished; ")
     assert interrupted == "Interrupted."
     assert "Written to" in output
     rows = pyarrow.parquet.read_table(out / "comparison.parquet").to_pylist()
@@ -144,7 +158,7 @@ def test_an_error_keeps_what_has_ended(tmp_path, monkeypatch, hyfdca):
 
 
 def test_an_early_interruption_writes_nothing(tmp_path, monkeypatch, hyfdca):
-    """Before anything has ended, Ctrl-C leaves an earlier comparison as it was."""
+    """Before any algorithm ends, Ctrl-C leaves an earlier comparison unchanged."""
     study, out = hinge_study(tmp_path), tmp_path / "out"
     _breaking_off(monkeypatch, KeyboardInterrupt(), after=0)
     code, _, errors = hyfdca("compare", study, "--out", out)

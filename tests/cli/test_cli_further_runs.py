@@ -56,7 +56,7 @@ def test_a_further_run_has_a_folder_of_its_own(study: Path, tmp_path: Path) -> N
 def test_its_model_is_that_of_a_file_with_the_chosen_values(
     study: Path, tmp_path: Path
 ) -> None:
-    """Bit for bit."""
+    """The models are the same bit for bit."""
     out, other = tmp_path / "out", tmp_path / "other"
     run_command("train", study, "--out", out)
     options = ("--tune", "l2=0.5", "--tune", "max_rounds=2")
@@ -82,7 +82,7 @@ def test_its_model_is_that_of_a_file_with_the_chosen_values(
 def test_what_cannot_be_is_one_sentence(
     options: list[str], said: str, study: Path, tmp_path: Path
 ) -> None:
-    """And leaves nothing behind."""
+    """Invalid choices leave nothing behind."""
     code, _, errors = run_command("train", study, "--out", tmp_path / "out", *options)
     assert code == 2
     assert said in errors
@@ -93,7 +93,7 @@ def test_what_cannot_be_is_one_sentence(
 def test_there_are_no_more_runs_than_the_file_allows(
     study: Path, tmp_path: Path
 ) -> None:
-    """The first counts."""
+    """The first run counts too."""
     tune = ("train", study, "--out", tmp_path / "out", "--tune", "l2=0.5")
     assert [run_command(*tune)[0] for _ in range(3)] == [0, 0, 0]
     code, _, errors = run_command(*tune)
@@ -144,7 +144,7 @@ def test_a_further_run_is_resumed_with_its_choice(
 def test_a_further_run_is_restarted_with_its_choice(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a server; the results of the first run stay, and no state is left."""
+    """The results of the first run stay, and no state is left, as on a server."""
     monkeypatch.setattr(local_training, "_SECONDS", 0.0)
     monkeypatch.setattr(local_training, "_SHARE", 1e9)
     out, run = tmp_path / "out", RunChoice(number=2, l2=0.5)

@@ -35,7 +35,7 @@ def _texts(words: tuple[str, ...]) -> Iterator[str]:
 def test_square_brackets_are_shown(
     words: tuple[str, ...], hyfdca: Callable[..., tuple[int, str, str]]
 ) -> None:
-    """Such as the name of a table of the study file."""
+    """An example is the name of a table of the study file."""
     for text in _texts(words):
         plain = text.replace("\\[", "[")
         assert Text.from_markup(text).plain == plain

@@ -118,7 +118,7 @@ def test_ctrl_c_ends_with_the_model_so_far(study, tmp_path):
 
 
 def test_resuming_a_finished_training_is_refused(study):
-    """One sentence, and the model that is there stays."""
+    """One sentence refuses it, and the existing model stays."""
     out = study.parent / "undisturbed"
     before = (out / "model.json").stat().st_mtime_ns
     code, output, errors = run_command("train", study, "--resume", "--out", out)
@@ -168,7 +168,7 @@ def test_a_killed_training_is_resumed(study, tmp_path):
     ],
 )
 def test_options_that_contradict_are_refused(options, sentence, tmp_path, hyfdca):
-    """Before anything is written."""
+    """They are refused before anything is written."""
     path = make_files().write(tmp_path)
     code, output, errors = hyfdca("train", path, "--out", tmp_path / "out", *options)
     assert (code, output) == (2, "")

@@ -47,13 +47,13 @@ def test_the_fingerprint_of_a_study(tmp_path, hyfdca):
     """The fingerprint covers the file's bytes; all known keys are shown."""
     hyfdca("keys", "new", "--out", tmp_path / "north")
     public = read_identity(tmp_path / "north").public
-    files = make_files(name='"\\u001b[2J"', key_epoch="3")
+    files = make_files(name='"our study"', key_epoch="3")
     extra("north", f'public_key = "{public.text}"')(files)
     path = files.write(tmp_path)
     code, output, errors = hyfdca("study", "fingerprint", path)
     assert (code, errors) == (0, "")
     assert output.splitlines()[:5] == [
-        "Study '\\x1b[2J', key epoch 3:",
+        "Study 'our study', key epoch 3:",
         study_fingerprint(path.read_bytes()),
         f"'north': {public.fingerprint}",
         "'city': no key yet",

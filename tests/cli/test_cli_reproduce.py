@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hyfdca.cli import reproduce as command
+from hyfdca.cli.reproduction_options import choices_of
 from hyfdca.data import sources
 from hyfdca.reproduction import plan
 from hyfdca.reproduction.problems import Choices
@@ -60,7 +61,7 @@ def test_a_study_writes_its_report(tmp_path, hyfdca, monkeypatch):
     ],
 )
 def test_what_it_refuses(arguments, words, tmp_path, hyfdca):
-    """One sentence, code 2, and nothing is written."""
+    """Invalid input yields one sentence and code 2; nothing is written."""
     out = tmp_path / "out"
     code, _, errors = hyfdca("reproduce", *arguments, "--out", out)
     assert code == 2
@@ -71,13 +72,13 @@ def test_what_it_refuses(arguments, words, tmp_path, hyfdca):
 
 def test_answers_to_what_the_paper_leaves_open():
     """Each has a name; those that are not given keep their defaults."""
-    found = command._choices("02", "divide_by=active, validation=0.3", seed=5)
+    found = choices_of("02", "divide_by=active, validation=0.3", seed=5)
     assert found == Choices((0, 2), divide_by="active", validation=0.3, seed=5)
-    assert command._choices("", "", seed=0) == Choices()
+    assert choices_of("", "", seed=0) == Choices()
 
 
 def test_a_data_set_that_is_not_there(tmp_path, hyfdca, monkeypatch):
-    """Is said before anything is measured or run."""
+    """A missing data set is reported before anything is measured or run."""
     monkeypatch.setattr(sources, "locate", lambda *_: None)
     code, _, errors = hyfdca("reproduce", "--quick", "--out", tmp_path / "out")
     assert code == 2

@@ -21,7 +21,7 @@ SMALL = ("--clients", "3,3", "--rounds", "20", "--processes", "1")
 
 @pytest.fixture
 def found(monkeypatch):
-    """Have the data set be there."""
+    """Provide the data set."""
     monkeypatch.setattr(tune, "require", lambda *_: "there")
 
 
@@ -99,7 +99,7 @@ def test_a_search_continues_in_its_folder(small_covtype, tmp_path, hyfdca):
     ],
 )
 def test_bad_input(arguments, sentence, hyfdca, tmp_path):
-    """Gets one sentence and exit code 2; nothing is written."""
+    """Invalid input yields one sentence and exit code 2; nothing is written."""
     code, _, errors = hyfdca("tune", *arguments, "--out", tmp_path / "out")
     assert code == 2
     assert sentence in " ".join(errors.split())
@@ -109,7 +109,7 @@ def test_bad_input(arguments, sentence, hyfdca, tmp_path):
 
 @pytest.mark.usefixtures("small_sets")
 def test_without_data_it_says_how_to_get_them(hyfdca, tmp_path):
-    """Before anything is run."""
+    """It does so before anything is run."""
     code, _, errors = hyfdca("tune", "covtype", *SMALL, "--out", tmp_path / "out")
     assert code == 2
     assert "hyfdca data --fetch" in errors

@@ -1,4 +1,4 @@
-"""Small comparisons, and what is told about them while they run."""
+"""Small comparisons, and records of their progress."""
 
 from __future__ import annotations
 

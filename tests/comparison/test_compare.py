@@ -27,7 +27,8 @@ from hyfdca.comparison.table import SCHEMA, as_csv, as_parquet, long_table
 from hyfdca.errors import StudyError
 from hyfdca.maths.objective import Measurement, reference_optimum
 from hyfdca.study.file import load
-from hyfdca.study.local.study import pooled_objective, prepare
+from hyfdca.study.local.run import pooled_objective
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import train
 from hyfdca.training import central
 from tests.comparison.comparisons import TIMES, Watched, compared, rows_of, without
@@ -191,7 +192,7 @@ def test_rounds_that_are_not_measured(tmp_path):
 
 
 def test_refused_algorithms(tmp_path):
-    """An algorithm that does not apply is listed with its reason; others go on."""
+    """An algorithm that does not apply is listed with its reason; others continue."""
     files = plain_files(loss='"hinge"', max_rounds="2", algorithm='"lbfgs"')
     comparison = compared(files, tmp_path, "lbfgs,hyfdca")
     refused, trained = comparison.summary()["algorithms"]
@@ -227,7 +228,7 @@ class Failing(FedAvg):
 
 @pytest.mark.parametrize("fails_in", [1, 2])
 def test_failing_algorithms(fails_in, tmp_path, monkeypatch):
-    """What fails midway keeps its rounds, with the reason; others go on."""
+    """What fails midway keeps its rounds, with the reason; others continue."""
     monkeypatch.setitem(ALGORITHMS, "failing", Failing)
     names = f"failing(fails_in={fails_in}),fedavg"
     comparison = compared(plain_files(max_rounds="3"), tmp_path, names)

@@ -96,7 +96,7 @@ def test_labels():
     ],
 )
 def test_refusals(text, message):
-    """What cannot be read, or makes no sense, is refused with one sentence."""
+    """Unreadable or senseless text is refused with one sentence."""
     with pytest.raises(StudyError) as caught:
         contenders_of(text, file())
     assert message in str(caught.value)

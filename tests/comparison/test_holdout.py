@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import compress
 
 import msgspec
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.metrics import r2_score
+from sklearn.metrics import accuracy_score, r2_score
 
 from hyfdca.comparison.compare import ComparisonSettings
 from hyfdca.comparison.holdout import Validation, set_aside, validation_of
 from hyfdca.data.held_out import is_drawn
 from hyfdca.errors import StudyError
 from hyfdca.study.file import Evaluation, load
-from hyfdca.study.local.study import pooled_objective, prepare_tables, read_tables
+from hyfdca.study.local.run import pooled_objective
+from hyfdca.study.local.study import prepare_tables, read_tables
 from tests.comparison.comparisons import TIMES, compared, rows_of, without
 from tests.support.consortia import (
     N_ROWS,
@@ -25,7 +27,7 @@ from tests.support.consortia import (
     pooled_table,
     scores,
 )
-from tests.support.labelled_files import add_column, blank, offset
+from tests.support.labelled_files import add_column, blank, offset, weight
 from tests.support.mixed_tables import MixedStudy
 
 
@@ -221,6 +223,31 @@ def test_accuracy():
     assert rest.score(np.array([[1.0]])) == 3 / 4
     many = Validation(X, ("a", "b", "a", "d"), ("a", "b", "c"), None)
     assert many.score(np.array([[1.0, -1.0, 0.0]])) == 3 / 4
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_rows_count_by_their_weights(tmp_path, loss):
+    """As in the test of a study, with the numbers of scikit-learn."""
+    is_regression = loss == "squared"
+    labels = scores().tolist() if is_regression else None
+    files = plain_files(labels=labels, loss=f'"{loss}"')
+    add_column(files, "weight_column", "w", weight)
+    file, split = split_of(files, tmp_path)
+    run = prepare_tables(file, split.training)
+    validation = validation_of(run, split.held_out)
+    rows = sorted({int(i[1:]) for t in split.held_out for i in t.ids})
+    own, model = [weight(row) for row in rows], np.ones((validation.X.shape[1], 1))
+    margins = (validation.X @ model)[:, 0]
+    if is_regression:
+        found = run.target.scale * margins + run.target.centre
+        expected = r2_score(scores()[rows], found, sample_weight=own)
+    else:
+        second = run.consortium.classes[1]
+        is_second = [label == second for label in validation.labels]
+        expected = accuracy_score(is_second, margins > 0, sample_weight=own)
+    assert validation.score(model) == pytest.approx(expected, rel=1e-9)
+    even = replace(validation, weights=None).score(model)
+    assert even != pytest.approx(expected, rel=1e-3)
 
 
 def test_r_squared(tmp_path):

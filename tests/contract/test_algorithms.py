@@ -112,7 +112,7 @@ def test_a_request_that_is_repeated_changes_nothing(case, monkeypatch):
 
 
 def put_into(again, first):
-    """Have a new run continue from the checkpoints of another one's parties."""
+    """Let a new run continue from the checkpoints of another one's parties."""
     again.runner.start()
     checkpoint.load(again.server, checkpoint.save(first.server))
     for new, old in zip(again.clients, first.clients, strict=True):
@@ -201,7 +201,7 @@ def test_it_says_what_it_is(name):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_model_is_the_one_that_was_measured(case):
-    """P of the released weights is the P of the last record, but for its rounding."""
+    """P of the released weights is the P of the last record, up to rounding."""
     run = case.run()
     weights = run.finish()
     measured = [r["primal"] for r in run.history if not np.isnan(r["primal"])]

@@ -77,14 +77,14 @@ class Counting:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", [*CASES, *FEW], ids=str)
 def test_no_round_asks_more_than_its_table_says(case):
-    """Nor do the set-up and the measurement of the start."""
+    """Neither do set-up and the measurement of the start."""
     assert Counting(case.run()).finish() > 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_no_variant_asks_more_than_its_table_says(variant):
-    """Where clients take turns, too."""
+    """It also holds where clients take turns."""
     assert Counting(run_of(variant)).finish() > 0
 
 
@@ -106,7 +106,7 @@ def test_no_way_of_hyfdca_asks_more_than_its_table_says(way, participation):
 
 
 def test_a_line_search_asks_no_more_than_its_table_says():
-    """It needs everybody."""
+    """A line search needs everybody."""
     algorithm = make_algorithm("hyfdca", HYFDCA["search"])
     assert Counting(Case("hyfdca", "grid").run(algorithm=algorithm)).finish() > 0
 
@@ -119,7 +119,7 @@ def test_a_path_asks_no_more_than_its_table_says(path, profile):
 
 
 def refuse_once(session, is_due):
-    """Have a client say that its values do not fit, once in each phase."""
+    """Let a client say that its values do not fit, once in each phase."""
     for name, handle in session.handlers.items():
         if TooLarge in session.phases[name].reply:
             session.handlers = {

@@ -48,6 +48,30 @@ def blocks_of(
     return blocks
 
 
+def with_checks(
+    vector: Vector, owners: list[tuple[int, ...]], groups: IntArray
+) -> tuple[Vector, list[tuple[int, ...]], IntArray]:
+    """Return a vector with its check rows, and the owners and groups of all rows.
+
+    A check row has the owners of its group. The check rows are those of the rows'
+    groups, after all others, in the order of the groups' first items.
+    """
+    if vector.is_apart:
+        owners, groups = [owners[row] for row in vector.rows], groups[vector.rows]
+        vector = vector._replace(rows=list(range(len(owners))), is_apart=False)
+    if not vector.kind.is_checked:
+        return vector, owners, groups
+    first = np.sort(np.unique(groups, return_index=True)[1])
+    distinct = groups[first]
+    found = set(groups[vector.rows].tolist())
+    checks = [len(owners) + g for g, own in enumerate(distinct) if own in found]
+    return (
+        vector._replace(rows=[*vector.rows, *checks]),
+        [*owners, *(owners[row] for row in first)],
+        np.concatenate([groups, distinct]),
+    )
+
+
 def check_packed(
     cipher: Any,
     vector: Vector,
@@ -56,10 +80,9 @@ def check_packed(
     plain: list[int],
 ) -> None:
     """Open the blocks that a client got and look at every slot."""
+    vector, owners, groups = with_checks(vector, owners, groups)
     rows = vector.rows
     numbers_of_groups = dict(zip(owners, groups.tolist(), strict=True))
-    if vector.is_apart:
-        owners, rows = [owners[row] for row in rows], list(range(len(rows)))
     n_slots = cipher.n_slots
     blocks = blocks_of(owners, rows, vector.width, n_slots, numbers_of_groups)
     payload = bytes(vector.sealed.payload)
@@ -79,4 +102,6 @@ def check_packed(
                 assert number == 0, "a slot of no sample or feature of this client"
             elif block[slot] in numbers:
                 numbers[block[slot]] = number
-    assert list(numbers.values()) == plain
+    found = list(numbers.values())
+    assert found[: len(plain)] == plain
+    assert all(0 <= check < 2**40 for check in found[len(plain) :])

@@ -132,7 +132,7 @@ def test_together_and_apart(n_items):
 
 
 def test_no_items_are_no_blocks():
-    """Nothing to seal is nothing sealed."""
+    """Without items there is nothing to seal."""
     blocks = Arrangement.together(0).blocks(3, 5)
     nothing = np.empty((0, 3), np.int64)
     assert blocks.n_blocks == 0
@@ -145,7 +145,7 @@ def test_no_items_are_no_blocks():
 
 @given(GROUPS, st.data())
 def test_some_items_as_a_vector_of_their_own(groups, data):
-    """They keep their groups and rank among themselves."""
+    """They keep their groups and their ranks among themselves."""
     items = data.draw(subsets(len(groups)))
     apart = arranged(groups).restricted(np.array(items, np.int64))
     expected = arranged([groups[item] for item in items])
@@ -223,7 +223,7 @@ def test_numbers_of_groups_come_of_the_secret(groups, secret):
 
 
 def test_many_groups_have_distinct_numbers():
-    """Where some numbers are drawn twice, more are drawn."""
+    """If numbers are drawn twice, more are drawn."""
     numbers = opaque_groups(np.arange(200_000), bytes(32), "samples")
     assert len(np.unique(numbers)) == 200_000
     assert 0 <= numbers.min() <= numbers.max() < 2**31

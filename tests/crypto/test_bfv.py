@@ -110,7 +110,7 @@ def test_a_block_is_its_residues_without_zero_bytes(profile):
 @pytest.mark.parametrize("above", [0, 1, "most"])
 @pytest.mark.parametrize("place", [0, 4095, 4096, 8191, -1])
 def test_a_residue_that_is_not_below_its_prime_is_refused(profile, above, place):
-    """At either end of each run of residues, by the server and by clients."""
+    """Server and clients refuse it at either end of each run of residues."""
     parameters = PROFILES[profile]
     addition, blocks = BfvAddition(parameters), blocks_of(profile)
     sealed = blocks.seal(numbers_for(profile, 2))
@@ -129,7 +129,7 @@ def test_a_residue_that_is_not_below_its_prime_is_refused(profile, above, place)
     wrong = with_residue(2 ** (8 * n_bytes) - 1 if above == "most" else prime + above)
     with pytest.raises(ValueError, match="below its prime"):
         addition.load(wrong)
-    with pytest.raises(ValueError, match="no ciphertext"):
+    with pytest.raises(ValueError, match="not a ciphertext"):
         blocks.open(wrong)
 
 
@@ -189,7 +189,7 @@ def test_plaintexts_have_room_for_the_grid(profile):
 
 
 def test_parameters_that_are_not_secure_are_refused():
-    """SEAL checks 128 bits of security, and who asks is told."""
+    """SEAL checks for 128 bits of security, and reports it."""
     weak = BfvParameters(4096, (1152921504606830593,) * 2, (), 17592186028033, 1)
     with pytest.raises(ValueError, match="SEAL refuses"):
         weak.context()
@@ -263,7 +263,7 @@ def asked(*requests):
 
 
 def conversation(worker, *requests):
-    """Have a worker in this process answer, until there is nothing more."""
+    """Let a worker in this process answer until the requests end."""
     answers = Trickle()
     with pytest.raises(EOFError):
         worker.serve(Trickle(asked(*requests)), answers)
@@ -278,7 +278,7 @@ def conversation(worker, *requests):
 @BOTH
 @pytest.mark.parametrize("n_blocks", [0, 1, bfv_worker.MOST_BLOCKS])
 def test_a_worker_seals_and_opens_as_this_process_does(profile, n_blocks):
-    """What one seals the other opens, in both directions, and none is no block."""
+    """What one seals the other opens, in both directions, even no blocks at all."""
     worker, blocks = worker_of(profile), blocks_of(profile)
     numbers, size = numbers_for(profile, n_blocks), PROFILES[profile].block_bytes
     worker.shared.numbers[:n_blocks] = numbers
@@ -292,7 +292,7 @@ def test_a_worker_seals_and_opens_as_this_process_does(profile, n_blocks):
 
 
 @BOTH
-def test_a_worker_says_what_is_wrong_and_goes_on(profile):
+def test_a_worker_says_what_is_wrong_and_continues(profile):
     """Blocks that do not open, numbers that do not fit: a message, then the next."""
     worker = worker_of(profile)
     worker.shared.numbers[:] = 2**62
@@ -300,7 +300,7 @@ def test_a_worker_says_what_is_wrong_and_goes_on(profile):
     most = bfv_worker.MOST_BLOCKS
     wrong, larger, many = conversation(worker, (b"o", 1), (b"s", 1), (b"s", most + 1))
     assert wrong[0] == larger[0] == many[0] == bfv_worker.FAILED
-    assert b"no ciphertext" in wrong[1]
+    assert b"not a ciphertext" in wrong[1]
     assert b"there is room for 8 blocks, not 9" in many[1]
     worker.shared.numbers[:1] = numbers_for(profile, 1)
     assert conversation(worker, (b"s", 1)) == [(b"s", 1)]
@@ -308,7 +308,7 @@ def test_a_worker_says_what_is_wrong_and_goes_on(profile):
 
 @pytest.mark.parametrize("size", [0, 5, 100])
 def test_a_worker_ends_when_its_pipe_does(size):
-    """Also in the middle of a request, and of its key."""
+    """It also ends in the middle of a request or of its key."""
     with pytest.raises(EOFError):
         worker_of("compact").serve(io.BytesIO(asked((b"s", 1))[:size]), io.BytesIO())
     with pytest.raises(EOFError):
@@ -329,7 +329,7 @@ def test_a_worker_takes_its_parameters_from_the_pipe(profile):
     np.testing.assert_array_equal(blocks_of(profile).open(sealed), numbers)
 
 
-def test_a_cipher_has_its_work_done_where_it_is_told():
+def test_a_cipher_can_have_its_work_done_elsewhere():
     """Many blocks may be sealed and opened elsewhere, with the same result."""
     here, done = BfvCipher(COMPACT, seed_of), []
 

@@ -69,7 +69,7 @@ def test_a_flipped_bit_anywhere_is_noticed(place, bit):
 
 @given(length=st.integers(0, len(ENVELOPE) - 1))
 def test_an_envelope_that_is_cut_short_says_so(length):
-    """Missing bytes are told from a forgery."""
+    """Missing bytes are distinguished from a forgery."""
     is_begun = length >= len(b"hyfdca envelope 1\n")
     expected = "cut short" if is_begun else "not one of this version"
     assert expected in refusal(ENVELOPE[:length])
@@ -82,7 +82,7 @@ def test_bytes_after_an_envelope_are_noticed():
 
 @given(garbage=st.binary(max_size=300))
 def test_garbage_is_no_envelope(garbage):
-    """Whatever comes, EnvelopeError is all that is raised; it names the sender."""
+    """Any bytes raise only EnvelopeError, which names the sender."""
     assert "envelope of 'north'" in refusal(garbage)
     assert refusal(ENVELOPE[:18] + garbage).endswith(".")
 
@@ -131,7 +131,7 @@ def test_a_changed_context_breaks_the_signature(field):
 
 
 def test_a_sealed_secret_opens_in_its_own_context_only():
-    """Also a sender who signs it anew cannot move a sealed secret elsewhere."""
+    """Even a sender who signs it again cannot move a sealed secret elsewhere."""
     elsewhere = dataclasses.replace(HERE, epoch=2)
     sealed = unpack_fields(seal_for(SECRET, elsewhere, NORTH, CITY.public)[18:], 3)[1]
     signature = NORTH.sign(ENVELOPE[:18] + pack_fields(HERE.to_bytes(), sealed))
@@ -140,7 +140,7 @@ def test_a_sealed_secret_opens_in_its_own_context_only():
 
 
 def test_an_envelope_signed_by_somebody_else_is_refused():
-    """Whoever seals a secret of its own, or signs another's anew, is not the sender."""
+    """A party that seals its own secret, or signs another's, is not the sender."""
     forged = seal_for(b"mine", HERE, STRANGER, CITY.public)
     reason = refusal(forged)
     assert "not signed by 'north'" in reason
@@ -212,7 +212,7 @@ def entries(*identities):
 
 
 def test_the_hash_of_a_roster_depends_on_names_keys_and_order():
-    """Whatever changes who is who changes the hash."""
+    """Any change of identities changes the hash."""
     first, second = entries(NORTH, CITY)
     rosters = [
         (first, second),

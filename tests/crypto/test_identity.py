@@ -74,10 +74,10 @@ BAD_TEXTS = {
     "capitals": (TEXT.upper(), "begins with hyfdca1:"),
     "space": (" " + TEXT, "begins with hyfdca1:"),
     "secret": (OWNER.to_bytes().decode(), "begins with hyfdca1:"),
-    "line end": (TEXT + "\n", "signs that no key has"),
-    "padding": (TEXT + "=", "signs that no key has"),
-    "accent": (TEXT[:-1] + "é", "signs that no key has"),
-    "other base64": (TEXT[:-1] + "/", "signs that no key has"),
+    "line end": (TEXT + "\n", "characters that no key has"),
+    "padding": (TEXT + "=", "characters that no key has"),
+    "accent": (TEXT[:-1] + "é", "characters that no key has"),
+    "other base64": (TEXT[:-1] + "/", "characters that no key has"),
     "cut short": (TEXT[:-1], "91 letters .* instead of 92"),
     "longer": (TEXT + "A", "93 letters .* instead of 92"),
     "prefix alone": ("hyfdca1:", "0 letters"),
@@ -95,7 +95,7 @@ def test_what_is_no_public_key_is_refused(case):
 
 @pytest.mark.parametrize("point", [0, 1])
 def test_a_point_that_hides_nothing_is_refused(point):
-    """A sealing key whose shared secrets anybody can guess is no key."""
+    """A sealing key whose shared secrets anybody can guess is refused."""
     weak = point.to_bytes(32, "little")
     with pytest.raises(ValueError, match="Nothing can be sealed"):
         PublicIdentity(weak, OWNER.public.verifying)
@@ -129,7 +129,7 @@ BAD_SECRETS = {
 
 @pytest.mark.parametrize("case", BAD_SECRETS)
 def test_what_is_no_secret_key_is_refused(case):
-    """Bytes that are missing, cut short or public are no secret key."""
+    """Bytes that are missing, cut short or public are refused as a secret key."""
     with pytest.raises(ValueError, match="key"):
         Identity.from_bytes(BAD_SECRETS[case])
 

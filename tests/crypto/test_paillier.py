@@ -82,7 +82,7 @@ def test_packed_sums_are_exact(tables):
 
 @given(pairs(1))
 def test_unpacked_sums_are_exact(tables):
-    """The same with one number a block."""
+    """Sums are also exact with one number per block."""
     cipher, addition = halves(packed=False)
     total = added(addition, *map(cipher.seal, tables))
     np.testing.assert_array_equal(cipher.open(total), sum(tables))
@@ -115,7 +115,7 @@ def test_ten_thousand_summands_at_the_bound(cipher, addition, sign):
 
 @BOTH
 def test_an_empty_table(cipher, addition):
-    """No rows are no blocks, and the other way round."""
+    """No rows give no blocks, and conversely."""
     nothing = cipher.seal(np.empty((0, cipher.n_slots), np.int64))
     assert nothing.shape == (0, cipher.block_bytes)
     assert cipher.open(added(addition, nothing, nothing)).shape == (0, cipher.n_slots)
@@ -261,7 +261,7 @@ def test_what_is_no_ciphertext_is_refused(cipher, addition, name):
     number = _not_ciphertexts()[name]
     blocks[1] = np.frombuffer(number.to_bytes(cipher.block_bytes, "little"), np.uint8)
     for reader in (cipher.open, addition.load):
-        with pytest.raises(ValueError, match="is no ciphertext"):
+        with pytest.raises(ValueError, match="is not a ciphertext"):
             reader(blocks)
 
 

@@ -42,7 +42,7 @@ def test_keys_of_real_size(bits):
 
 
 def test_small_keys_are_for_tests():
-    """512 bits are refused wherever they are not asked for by name."""
+    """512 bits are refused unless requested by name."""
     makers = [
         lambda: SecretKey.generate(512),
         lambda: SecretKey(P, Q),
@@ -57,7 +57,7 @@ def test_small_keys_are_for_tests():
 
 @pytest.mark.parametrize("bits", [0, 256, 1024, 2049, 4096])
 def test_other_lengths(bits):
-    """There are no keys of other lengths, not even in tests."""
+    """Keys of other lengths do not exist, not even in tests."""
     with pytest.raises(ValueError, match=f"not {bits}"):
         SecretKey.generate(bits, for_tests=True)
 
@@ -176,7 +176,7 @@ def test_a_pool_cannot_be_copied(copied):
 
 
 def test_a_forked_process_does_not_use_the_entries_again(monkeypatch):
-    """In another process the pool is empty and starts anew."""
+    """In another process the pool starts empty."""
     pool = BlindingPool(KEY)
     pool.fill(3)
     inherited = set(pool._ready)

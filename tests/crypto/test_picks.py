@@ -59,7 +59,7 @@ def test_blocks_are_used_where_they_fill(n_items, share, n_summands, expected):
     assert Adders(Encryption("bfv"), public).pick(use) == expected
     same = Adders(Encryption("bfv", small_vectors="same"), public)
     if n_summands > 10_000:
-        with pytest.raises(ValueError, match="adds up to 10,000 vectors"):
+        with pytest.raises(ValueError, match="can add 10,000 vectors"):
             same.pick(use)
     else:
         assert same.pick(use) == "bfv"

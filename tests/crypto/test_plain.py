@@ -32,7 +32,7 @@ def test_opening_what_was_sealed_gives_it_back(numbers):
 
 @given(TABLES)
 def test_the_bytes_are_little_endian_words(numbers):
-    """The wire form is eight little-endian bytes a number, row by row."""
+    """The wire form has eight little-endian bytes per number, row by row."""
     expected = b"".join(
         int(n).to_bytes(8, "little", signed=True) for row in numbers for n in row
     )
@@ -94,7 +94,7 @@ def test_a_payload_of_another_size_is_refused(shape, reader):
 
 @pytest.mark.parametrize("reader", [_opened, PlainAdder().load])
 def test_a_cut_payload_is_refused(reader):
-    """Half a number is no number."""
+    """Half a number is refused."""
     payload = _sealed(np.arange(6).reshape(2, 3))
     with pytest.raises(ValueError, match="got 47 bytes"):
         reader(payload[:-1], (2, 3))

@@ -16,6 +16,7 @@ from hyfdca.crypto.keys.pseudonyms import (
     cell_tokens,
     feature_pseudonyms,
     feature_words,
+    group_digests,
     label_tokens,
     level_pseudonyms,
     level_words,
@@ -108,6 +109,22 @@ def test_cell_tokens_are_of_row_feature_and_value():
     ]
     assert len(set(tokens)) == 6
     assert len(set(tokens) & set(cell_tokens(rows, words, values, OTHER))) == 0
+
+
+def test_digests_of_groups():
+    """They are of all items of a group in their order, of the purpose and the key."""
+    words = feature_words(["a", "b", "c"])
+    groups, key = np.array([1, 0, 1]), KEYS.cells
+    digests = group_digests(groups, words, "row", key)
+    alone = group_digests(np.array([0, 0]), words[[0, 2]], "row", key)
+    assert np.array_equal(digests[1], alone[0])
+    assert len(group_digests(np.empty(0, np.int64), words[:0], "row", key)) == 0
+    others = [
+        group_digests(np.array([0, 0]), words[[2, 0]], "row", key),
+        group_digests(groups, words, "column", key),
+        group_digests(groups, words, "row", OTHER.cells),
+    ]
+    assert len(distinct(np.concatenate([digests, *others]))) == 7
 
 
 def test_cell_tokens_are_a_cbc_mac():

@@ -60,7 +60,7 @@ def test_another_key_does_not_open(name):
 
 @SEALED
 def test_nothing_that_people_see_shows_a_secret(name):
-    """Neither sealers nor what they are made of show a byte of a key."""
+    """Neither sealers nor their parts show a byte of a key."""
     subject = subject_named(name)
     inside = [getattr(subject.sealer, n, None) for n in ("_cipher", "_keys", "_sealer")]
     cipher = inside[0]
@@ -100,7 +100,7 @@ def test_the_server_gets_no_secret():
         assert public == expected
 
 
-# What is no ciphertext
+# What is not a ciphertext
 
 
 def _readers(subject, arrangement, width):
@@ -149,7 +149,7 @@ def test_a_count_that_does_not_fit_is_refused(name, n_units):
 @FEW
 @given(data=st.data())
 def test_a_flipped_bit_is_an_error_or_another_table(name, data):
-    """Whatever bit it is, it never ends in anything but ``ValueError``."""
+    """For any bit, the only error is ``ValueError``."""
     arrangement = Arrangement(np.array([0, 1, 1, 0]))
     subject = subject_named(name)
     for payload, read in _readers(subject, arrangement, 1):
@@ -168,7 +168,7 @@ def test_a_flipped_bit_is_an_error_or_another_table(name, data):
 
 @pytest.mark.parametrize("names", [("bfv-compact", "bfv"), ("bfv", "bfv-compact")])
 def test_a_ciphertext_of_other_parameters_is_refused(names):
-    """Also where the bytes of blocks happen to be as many."""
+    """It is refused even if its blocks happen to have as many bytes."""
     theirs, ours = map(subject_named, names)
     sizes = {"bfv-compact": 3, "bfv": 2}  # blocks of 196,608 bytes together
     n_theirs, n_ours = (4096 * sizes[name] for name in names)
@@ -179,13 +179,13 @@ def test_a_ciphertext_of_other_parameters_is_refused(names):
     payload = memoryview(header + bytes(payload[1:]))
     with pytest.raises(ValueError, match=r"below its prime"):
         ours.adder.load(payload, (n_blocks, 1))
-    with pytest.raises(ValueError, match="no ciphertext"):
+    with pytest.raises(ValueError, match="not a ciphertext"):
         ours.sealer.open(payload, 1, Arrangement.together(n_ours))
 
 
 @pytest.mark.parametrize("name", PACKED)
 def test_a_part_without_a_block_is_refused(name):
-    """Only sums may have blocks that are not there."""
+    """Only sums may lack blocks."""
     subject = subject_named(name)
     with pytest.raises(ValueError, match="missing"):
         subject.adder.load(memoryview(b"\x40"), (1, 1))

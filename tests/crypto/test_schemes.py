@@ -55,7 +55,7 @@ def test_a_sum_opens_to_the_sum(name, data):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_a_sum_of_real_size_opens_to_the_sum(name):
-    """The same with keys as studies have them."""
+    """It also holds for keys of the size that studies use."""
     subject = subject_named(name)
     half = 2 ** (subject.encryption.sum_bits - 1)
     first = np.array([[half, -half], [1, -1], [0, half]])
@@ -81,7 +81,7 @@ def test_extremes_side_by_side(name, sign):
 
 @FAST
 def test_as_many_summands_as_a_scheme_takes(name):
-    """At its capacity, of the very same ciphertext, a sum of extremes is exact.
+    """A sum of extremes of one ciphertext is exact at its capacity.
 
     Noise of one ciphertext adds up in a line: of different ones it grows less.
     """
@@ -181,7 +181,7 @@ def test_units_are_added_put_and_taken_by_themselves(name, data):
 
 @FAST
 def test_adding_leaves_what_is_added(name):
-    """Neither adding nor taking changes the vector that came in."""
+    """Neither adding nor taking changes the incoming vector."""
     subject = subject_named(name)
     adder, arrangement = subject.adder, Arrangement(np.array([0, 0, 1]))
     table = np.arange(6).reshape(3, 2)

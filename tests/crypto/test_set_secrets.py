@@ -27,7 +27,7 @@ def clients_of(roster: Roster) -> list[AgreedSecrets]:
 
 
 def exchanged(clients: list[AgreedSecrets], sets: set[tuple[int, ...]]) -> None:
-    """Have the lowest-ranked member of each set seal its secret to the others."""
+    """Let the lowest-ranked member of each set seal its secret to the others."""
     for maker, taker in combinations(range(4), 2):
         own = [s for s in sets if s[0] == maker and taker in s]
         if own:
@@ -41,7 +41,7 @@ SETS = st.sets(
 
 @given(SETS)
 def test_members_have_the_same_secret_and_others_have_none(sets):
-    """Whatever the sets; and each set has a secret of its own."""
+    """It holds for any sets; each set has a different secret."""
     clients = clients_of(roster_of())
     exchanged(clients, sets)
     found = []
@@ -66,7 +66,7 @@ def test_secrets_are_of_one_study_and_epoch(members):
 
 @pytest.mark.parametrize("members", [(1,), (0, 2), (0, 1, 3)])
 def test_a_further_run_has_secrets_of_its_own(members):
-    """And so the pads that are derived from them, even of a sealer with equal names."""
+    """So have the pads derived from them, even of a sealer with the same name."""
     roster, first = roster_of(), IDENTITIES[members[0]]
     found = [AgreedSecrets(first, roster, run).of(members) for run in (1, 2, 3, 1)]
     assert found[0] == found[3]
@@ -110,7 +110,7 @@ def test_a_secret_is_taken_from_the_lowest_ranked_member_alone():
 
 @pytest.mark.parametrize("members", [(), (1, 0), (0, 0, 1), (0, 7), (1, 2)])
 def test_what_is_no_set_with_the_client_is_refused(members):
-    """Both between processes and in one."""
+    """It is refused between processes and in one process."""
     for secrets in (clients_of(roster_of())[0], LocalSecrets(bytes(32), 0, 4)):
         with pytest.raises(ValueError, match=r"members|roster"):
             secrets.of(members)

@@ -80,7 +80,7 @@ def test_what_are_no_study_keys_is_refused(case):
 
 
 def test_a_tag_depends_on_every_key_and_on_the_statement():
-    """Whoever lacks one key, or says something else, has another tag."""
+    """A party that lacks one key, or differs in its context, has another tag."""
     others = [
         StudyKeys(MASTER[::-1], KEYS.scheme_keys),
         StudyKeys(MASTER, {"bfv": b"b" * 40_000}),

@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from hyfdca.data.csv_form import CsvForm, is_encoding
+from hyfdca.data.glance import glance_at
 from hyfdca.data.readers import read_table
 from hyfdca.data.tables import Columns, TableError
 
@@ -63,7 +64,7 @@ def test_a_form_is_found_and_said(delimiter, decimal, encoding, tmp_path):
 
 
 def test_a_form_that_is_given_is_not_said(tmp_path):
-    """The study file says it already."""
+    """The study file already states it."""
     path = written(tmp_path, ";", ",", "cp1252")
     table = read(path, csv=CsvForm("cp1252", ";", ","))
     assert table.notes == ()
@@ -76,6 +77,14 @@ def test_compressed_files_too(tmp_path):
     assert table.cells.toarray()[1].tolist() == [40.25, 170.0]
 
 
+@pytest.mark.parametrize("name", ["table.tsv", "table.TXT", "table.tsv.gz"])
+def test_other_endings_of_text(tmp_path, name):
+    """Programs that write tabs often call the file so; study new looks at it too."""
+    path = written(tmp_path, "\t", ".", "utf-8", name)
+    assert read(path).cells.toarray()[1].tolist() == [40.25, 170.0]
+    assert list(glance_at(path).columns) == list(FRAME.columns)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -84,15 +93,25 @@ def test_compressed_files_too(tmp_path):
     ],
 )
 def test_a_wrong_form_is_refused(given, words, tmp_path):
-    """With a sentence that names the file; no cell is quoted."""
+    """One sentence names the file and quotes no cell."""
     path = written(tmp_path, ",", ".", "utf-8")
     with pytest.raises(TableError, match=words) as caught:
         read(path, csv=given)
     assert "007" not in str(caught.value)
 
 
+@pytest.mark.parametrize("sign", ["§", "é", '"', "\x01"])
+def test_a_delimiter_that_cannot_be_read(sign, tmp_path):
+    """Its own line names it, so the sentence does too."""
+    path = tmp_path / "table.csv"
+    path.write_text(f"sep={sign}\npatient{sign}outcome\n1{sign}ill\n", "utf-8")
+    with pytest.raises(TableError, match=r"first line of table\.csv names") as caught:
+        read(path)
+    assert repr(sign) in str(caught.value)
+
+
 def test_a_wrong_encoding_is_noticed_in_any_line(tmp_path):
-    """Not only where one looks first."""
+    """It is noticed even beyond the first lines."""
     path = tmp_path / "table.csv"
     lines = [f"{number},1.5,ill" for number in range(200_000)]
     path.write_bytes(
@@ -122,7 +141,7 @@ def test_thousands_are_no_decimals(tmp_path):
 
 
 def test_names_of_encodings():
-    """Codecs of bytes are none."""
+    """Codecs of bytes are not encodings."""
     assert [is_encoding(name) for name in ("UTF8", "cp1252", "hex", "klingon")] == [
         *(True, True),
         *(False, False),
@@ -149,7 +168,7 @@ def shuffled():
     ],
 )
 def test_an_index_of_pandas_is_left_out_and_said(name, write, column, tmp_path):
-    """A row number is no feature."""
+    """A row number is not a feature."""
     write(tmp_path / name)
     table = read(tmp_path / name)
     assert table.features == ("température", "Größe")
@@ -160,14 +179,14 @@ def test_an_index_of_pandas_is_left_out_and_said(name, write, column, tmp_path):
 
 @pytest.mark.parametrize("said", [b"{", b"[1]", b'{"index_columns": 3}'])
 def test_what_pandas_should_have_said_may_be_nonsense(said, tmp_path):
-    """Then the names of columns tell."""
+    """In that case, the names of columns decide."""
     table = pa.Table.from_pandas(shuffled()).replace_schema_metadata({"pandas": said})
     pyarrow.parquet.write_table(table, tmp_path / "table.parquet")
     assert read(tmp_path / "table.parquet").features == ("température", "Größe")
 
 
 def test_an_index_with_a_name_is_a_column(tmp_path):
-    """As the ID, or as a feature, which need not be named."""
+    """It may be the ID, or a feature, which need not be named."""
     path = tmp_path / "table.parquet"
     FRAME.set_index("patient").to_parquet(path)
     assert read(path).ids == ("007", "8", "9a")
@@ -180,7 +199,7 @@ def test_an_index_with_a_name_is_a_column(tmp_path):
 
 @pytest.mark.parametrize("other", ["fconc1", "FCONC1", "fConc 1", "f Conc1"])
 def test_names_that_are_hardly_two(other, tmp_path):
-    """They are refused, unless one of them is left out."""
+    """Almost equal names are refused, unless one of them is left out."""
     path = tmp_path / "table.csv"
     path.write_text(f"patient,fConc1,{other},outcome\n1,2,3,ill\n")
     with pytest.raises(TableError, match=f"'fConc1' and '{other}' of table.csv differ"):
@@ -189,7 +208,7 @@ def test_names_that_are_hardly_two(other, tmp_path):
 
 
 def test_a_column_without_a_name(tmp_path):
-    """Only the first can be an index."""
+    """Only the first column can be an index."""
     path = tmp_path / "table.csv"
     path.write_text("patient,x,,outcome\n1,2,3,ill\n")
     with pytest.raises(TableError, match=r"a column of table\.csv has no name"):
@@ -212,14 +231,14 @@ def test_ignored_columns_must_be_there(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "Unnamed: 0"])
 def test_an_index_of_pandas_may_be_ignored(name, tmp_path):
-    """By the name that it has in the file, or that pandas shows."""
+    """It is ignored by its name in the file, or by the name that pandas shows."""
     path = tmp_path / "table.csv"
     path.write_text(",patient,x,outcome\n0,1,2,ill\n")
     assert read(path, ignored=(name,)).features == ("x",)
 
 
 def test_booleans_are_numbers(tmp_path):
-    """0 and 1."""
+    """True and false are 1 and 0."""
     path = tmp_path / "table.parquet"
     FRAME.assign(smoker=[True, False, True]).to_parquet(path)
     assert read(path).cells.toarray()[:, 2].tolist() == [1.0, 0.0, 1.0]

@@ -119,7 +119,7 @@ def test_spoilt_files(folder, name):
 
 
 def test_what_a_reader_did_not_expect_is_damage(folder, monkeypatch):
-    """Whatever a library raises, the sentence has the path and says what to do."""
+    """For any error of a library, the sentence has the path and says what to do."""
 
     def fail(*_):
         raise NotImplementedError

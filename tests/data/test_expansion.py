@@ -47,7 +47,7 @@ def test_blank_cells_have_code_zero():
 
 
 def test_columns_without_a_feature():
-    """A category may have none."""
+    """A category may have no feature."""
     expansion = Expansion(np.array([0, 1]), {0: np.array([NOWHERE, NOWHERE])})
     cells = stored_densely(np.array([[1.0, 5.0], [1.0, 0.0]]))
     found = expansion.features(cells)

@@ -51,7 +51,7 @@ def assert_refused(name: str, target: Path, message: str) -> None:
 
 
 def test_public_addresses():
-    """Sets come by an encrypted connection."""
+    """Data sets are downloaded over an encrypted connection."""
     assert all(address.startswith("https://") for address in ADDRESSES)
 
 
@@ -114,7 +114,7 @@ def test_nobody_listens(target, monkeypatch, tmp_path):
 
 
 def test_one_file_missing(site, target):
-    """If one of several files cannot be had, none is kept."""
+    """If one of several files is unavailable, none is kept."""
     (site / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
     assert_refused("mnist", target, r"t10k-labels-idx1-ubyte.gz \(File not found\)")
 
@@ -159,7 +159,7 @@ class Reply(io.BytesIO):
     ],
 )
 def test_half_a_file(error, message, site, target, monkeypatch):
-    """A connection that breaks leaves nothing."""
+    """A broken connection leaves nothing behind."""
 
     def urlopen(*_, **__):
         reply = Reply(bz2.compress(NEWS20)[:-30])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import math
+import zoneinfo
 from dataclasses import replace
 
 import numpy as np
@@ -76,6 +78,20 @@ def test_dates_are_days(tmp_path, ending):
     assert np.isnan(cells[2]).all()
 
 
+@BOTH
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+def test_zones_do_not_move_dates(tmp_path, ending, zone):
+    """In summer and winter, days are those of the same dates without a zone."""
+    times = ["2024-01-01", "2024-07-01", "2024-07-01 18:30:15.25", None]
+    plain = pd.Series(pd.to_datetime(times, format="ISO8601"))
+    table = table_of(tmp_path, ending, plain=plain, zoned=plain.dt.tz_localize(zone))
+    assert table.kinds == ("date", "date")
+    cells = table.cells.toarray()
+    np.testing.assert_array_equal(cells[:, 0], cells[:, 1])
+    assert cells[0, 0] == 8766
+    assert np.isnan(cells[3]).all()
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -86,19 +102,31 @@ def test_dates_are_days(tmp_path, ending):
     ],
 )
 def test_every_type_of_date(tmp_path, kind):
-    """All count the same days; one with a zone counts them where it is UTC."""
-    day = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
-    value = day if getattr(kind, "tz", None) else day.replace(tzinfo=None)
-    column = pa.array([value if pa.types.is_timestamp(kind) else day.date()], kind)
+    """All count the same days; one with a zone counts them as they are there."""
+    day = datetime.datetime(2026, 3, 1)
+    if zone := getattr(kind, "tz", None):
+        value = day.replace(tzinfo=zoneinfo.ZoneInfo(zone))
+    else:
+        value = day if pa.types.is_timestamp(kind) else day.date()
+    column = pa.array([value], kind)
     path = tmp_path / "a.parquet"
     pa.parquet.write_table(pa.table({"id": ["a"], "day": column}), path)
     expected = (day.date() - datetime.date(2000, 1, 1)).days
     assert read_table(path, COLUMNS).cells.toarray().tolist() == [[expected]]
 
 
+def test_a_zone_that_nobody_knows(tmp_path):
+    """The sentence names it; the file is not damaged."""
+    times = pa.array([datetime.datetime(2026, 3, 1)], pa.timestamp("us", "Mars/North"))
+    path = tmp_path / "a.parquet"
+    pa.parquet.write_table(pa.table({"id": ["a"], "day": times}), path)
+    with pytest.raises(TableError, match=r"column 'day' .* zone 'Mars/North', which"):
+        read_table(path, COLUMNS)
+
+
 @BOTH
 def test_booleans(tmp_path, ending):
-    """1 and 0."""
+    """True and false are 1 and 0."""
     table = table_of(tmp_path, ending, smoker=[True, False, True])
     assert table.kinds == ("boolean",)
     assert table.cells.toarray()[:, 0].tolist() == [1.0, 0.0, 1.0]
@@ -124,7 +152,7 @@ def test_blank_columns(tmp_path, ending):
     ids=str,
 )
 def test_blank_columns_of_every_type(tmp_path, kind):
-    """A type without a value is no kind, so others may have any."""
+    """A type without a value does not fix a kind, so others may have any."""
     path = tmp_path / "a.parquet"
     columns = {"id": ["a", "b"], "nothing": pa.array([None, None], kind)}
     pa.parquet.write_table(pa.table(columns), path)
@@ -135,10 +163,18 @@ def test_blank_columns_of_every_type(tmp_path, kind):
 
 
 def test_text_of_numbers_is_numbers(tmp_path):
-    """As a program writes numbers that forgets their type."""
+    """Some programs write numbers and forget their type."""
     table = table_of(tmp_path, "parquet", age=["1.5", " 2", None])
     assert table.kinds == ()
     np.testing.assert_array_equal(table.cells.toarray()[:, 0], [1.5, 2.0, np.nan])
+
+
+@BOTH
+def test_long_whole_numbers(tmp_path, ending):
+    """They are rounded to floats, in every kind of file."""
+    table = table_of(tmp_path, ending, long=[2**62 + 1, -(2**53) - 1, None])
+    expected = [float(2**62), -float(2**53), math.nan]
+    np.testing.assert_array_equal(table.cells.toarray()[:, 0], expected)
 
 
 def test_pandas_categories(tmp_path):
@@ -160,6 +196,11 @@ REFUSED = {
         COLUMNS,
         "has 10,001 different texts, more than a category may have .10,000.; .*ignore",
     ),
+    "long text": (
+        ["patient " * 200],
+        COLUMNS,
+        "has 1 text that is longer than a level's name may be .1,000.; .*ignore",
+    ),
     "times": ([datetime.time(1, 30)], COLUMNS, "has 1 cell that is not a number"),
 }
 
@@ -170,10 +211,10 @@ def test_refusals(tmp_path, case):
     cells, columns, message = REFUSED[case]
     with pytest.raises(
         TableError, match=f"column 'ward' of a.parquet {message}"
-    ) as told:
+    ) as raised:
         table_of(tmp_path, "parquet", columns, ward=cells)
-    assert "ICU" not in str(told.value)
-    assert "patient" not in str(told.value)
+    assert "ICU" not in str(raised.value)
+    assert "patient" not in str(raised.value)
 
 
 def test_numbered_columns_cannot_be_categories(tmp_path):

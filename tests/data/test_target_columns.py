@@ -24,7 +24,7 @@ def path(tmp_path):
 
 
 def test_what_is_read(path):
-    """Weights and offsets are no features; they may be blank where the label is."""
+    """Weights and offsets are not features; they may be blank where the label is."""
     table = read_table(path, COLUMNS)
     assert table.features == ("u",)
     assert table.labels == ("ill", "", "well", "ill")
@@ -47,7 +47,7 @@ def test_a_table_without_labels(path):
 
 
 def test_some_rows(path):
-    """Rows keep what belongs to them."""
+    """A selection of rows keeps everything that belongs to them."""
     table = read_table(path, COLUMNS).of_rows(np.array([3, 0]))
     assert (table.ids, table.labels) == (("d", "a"), ("ill", "ill"))
     assert table.weights.tolist() == [1.0, 2.5]

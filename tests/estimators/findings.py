@@ -2,7 +2,7 @@
 
 
 def found(model):
-    """Return what a fitted model found, but for the time that it took."""
+    """Return what a fitted model found, except for the time that it took."""
     records = [{**record, "seconds": 0.0} for record in model.history_]
     learnt = (model.coef_.tobytes(), model.intercept_.tobytes(), model.certificate_)
     return repr((model.algorithm_, model.stop_reason_, learnt, records))  # nan too

@@ -130,7 +130,7 @@ def test_a_run_that_is_cut_short_chooses_among_what_began():
     ],
 )
 def test_invalid_settings_are_one_sentence(settings, message):
-    """It says what was expected."""
+    """The sentence says what was expected."""
     X, y = diabetes()
     with pytest.raises(ValueError, match=message):
         HyFDCARegressorCV(**settings).fit(X, y)

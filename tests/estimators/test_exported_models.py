@@ -50,13 +50,13 @@ def test_a_model_comes_back_from_its_file(name, as_frame, tmp_path):
     expected = list(X.columns) if as_frame else [f"f{k}" for k in range(X.shape[1])]
     assert again.feature_names_in_.tolist() == expected
     assert again.certificate_ == estimator.certificate_
-    for told in ("n_iter_", "stop_reason_", "algorithm_", "algorithm_reason_"):
-        assert getattr(again, told) == getattr(estimator, told)
+    for attribute in ("n_iter_", "stop_reason_", "algorithm_", "algorithm_reason_"):
+        assert getattr(again, attribute) == getattr(estimator, attribute)
     assert again.to_model() is again.model_
 
 
 def test_margins_are_those_of_the_coefficients():
-    """They equal X @ coef_.T + intercept_ but for the order of the sum."""
+    """They equal X @ coef_.T + intercept_ up to the order of the sum."""
     for name in SETS:
         estimator, X = fitted(name)
         margins = estimator._margins(X)
@@ -65,7 +65,7 @@ def test_margins_are_those_of_the_coefficients():
 
 
 def test_a_row_has_one_margin_whatever_is_beside_it(monkeypatch):
-    """Alone, in pieces, sparse or dense: the same bits."""
+    """Alone, in pieces, sparse or dense, a row has the same bits."""
     estimator, X = fitted("two classes")
     margins = estimator.decision_function(X)
     assert np.array_equal(estimator.decision_function(sp.csr_array(X)), margins)
@@ -125,7 +125,7 @@ def test_what_is_not_fitted_has_no_model():
 
 
 def test_names_that_are_the_same_as_text_are_refused():
-    """Of features and of classes, each with a sentence."""
+    """Names of features and of classes each get a sentence."""
     X = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "a ": [1.0, 0.0, 1.0, 0.0]})
     estimator = HyFDCAClassifier(l2=1.0).fit(X, [0, 1, 0, 1])
     with pytest.raises(ValueError, match="Several features are named 'a'") as caught:

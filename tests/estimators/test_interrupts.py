@@ -16,7 +16,7 @@ ROUND = 5
 
 @pytest.fixture(autouse=True)
 def _default_handler():
-    """Have Ctrl-C raise ``KeyboardInterrupt``, wherever the tests run."""
+    """Make Ctrl-C raise ``KeyboardInterrupt``, wherever the tests run."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -70,7 +70,7 @@ def test_a_second_one_aborts_at_once(cancer):
 
 
 def test_before_the_start_is_measured_it_is_as_ever(monkeypatch, cancer):
-    """There is nothing to return yet."""
+    """There is no model to return yet."""
     press = lambda *_: signal.raise_signal(signal.SIGINT)  # noqa: E731
     monkeypatch.setattr("hyfdca.training.runner.Runner.start", press)
     with pytest.raises(KeyboardInterrupt):
@@ -88,7 +88,7 @@ def test_reaching_the_tolerance_is_no_interruption(cancer):
 
 
 def test_a_handler_of_the_program_stays_in_place(cancer):
-    """It is called, and training goes on."""
+    """It is called, and training continues."""
     pressed = []
     signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
     settings = {"l2": 0.1, "random_state": 0}

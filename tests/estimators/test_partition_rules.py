@@ -91,7 +91,7 @@ def test_cross_validation(rule, table):
 
 @pytest.mark.parametrize("fold", ["city", "coast"])
 def test_a_client_may_be_absent_from_a_fold(fold, rule, table):
-    """Without its rows the model is that of the others."""
+    """Without its rows, the model is that of the other clients."""
     X, y = table
     is_left = (X["site"] != fold).to_numpy()
     model = classifier(grid=rule).fit(X[is_left], y[is_left])
@@ -129,7 +129,7 @@ def test_conventions(rule, table):
 
 
 def test_a_model_file_has_no_site(rule, table, tmp_path):
-    """The column is no feature of the exported model, which ignores it."""
+    """The column is not a feature of the exported model, which ignores it."""
     X, y = table
     fitted = classifier(grid=rule).fit(X, y)
     fitted.to_model().save(tmp_path / "model.json")
@@ -139,7 +139,7 @@ def test_a_model_file_has_no_site(rule, table, tmp_path):
 
 
 def test_regression_by_a_function(table):
-    """The regressor takes rules too."""
+    """The regressor accepts rules too."""
     X = table[0].drop(columns="site").to_numpy()
     y = X @ np.arange(30.0)
     settings = {"l2": 0.1, "random_state": 0}
@@ -185,7 +185,7 @@ def test_holdings_by_name(table):
 
 @pytest.mark.parametrize("wrong", [3, "site", (1, 2, 3), None])
 def test_a_grid_of_another_kind_is_refused(wrong, table):
-    """The sentence lists what is allowed."""
+    """The sentence lists the valid values."""
     X, y = table
     with (
         pytest.raises(ValueError, match="a Partition or a PartitionRule, got"),

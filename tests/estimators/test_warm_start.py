@@ -59,7 +59,7 @@ def test_others_begin_at_zero(cancer, settings):
 
 
 def test_other_features_begin_at_zero(cancer):
-    """Coefficients of other features are no place to begin."""
+    """Training cannot begin at coefficients of other features."""
     X, y = cancer
     model = HyFDCAClassifier(l2=0.1, random_state=0, warm_start=True).fit(X, y)
     cold = HyFDCAClassifier(l2=0.1, random_state=0).fit(X[:, :5], y)

@@ -50,6 +50,29 @@ def primal_of(model, X, labels, weights=None):
     return objective.primal(own.reshape(-1, 1))
 
 
+@pytest.mark.parametrize(
+    ("class_weight", "sample_weight", "words"),
+    [
+        (None, [1.0, 2.0, 0.0, 0.0], "only the class 'ill'"),
+        ({"ill": 0.0, "well": 1.0}, None, "only the class 'well'"),
+        ({"ill": 0.0, "well": 1.0}, [1.0, 1.0, 0.0, 0.0], "none"),
+    ],
+)
+def test_one_class_with_weights_is_refused(class_weight, sample_weight, words):
+    """Rows of weight 0 are as if they were not there."""
+    model = HyFDCAClassifier(class_weight=class_weight)
+    X, y = np.eye(4), ["ill", "ill", "well", "well"]
+    with pytest.raises(ValueError, match=f"two classes .* above 0, but y has {words};"):
+        model.fit(X, y, sample_weight)
+
+
+def test_a_class_of_three_may_have_no_weight():
+    """The others are trained."""
+    X, y = np.eye(6), ["a", "a", "b", "b", "c", "c"]
+    model = HyFDCAClassifier(class_weight={"c": 0.0})
+    assert set(model.fit(X, y).predict(X[:4])) == {"a", "b"}
+
+
 # An intercept without penalty
 
 
@@ -115,8 +138,8 @@ def test_algorithms_that_need_the_penalty_keep_it(imbalanced):
     X, y = imbalanced
     own = {"algorithm": "hyfdca", "l2": 0.1, "tol": 0.05, "random_state": 0}
     default = HyFDCAClassifier(**own).fit(X, y)
-    told = HyFDCAClassifier(**own, penalise_intercept=True).fit(X, y)
-    assert np.array_equal(default.coef_, told.coef_)
+    explicit = HyFDCAClassifier(**own, penalise_intercept=True).fit(X, y)
+    assert np.array_equal(default.coef_, explicit.coef_)
     with pytest.raises(ValueError, match="needs a penalised intercept"):
         HyFDCAClassifier(**own, penalise_intercept=False).fit(X, y)
 
@@ -199,7 +222,7 @@ def _by_linear_programming(X, y, insensitivity):
 
 
 def test_scaling_of_the_target_can_be_turned_off(diabetes):
-    """Without it the parameter of a loss is in units of the target."""
+    """Then the parameter of a loss is in units of the target."""
     X, y = diabetes
     kappa = 1.35 * y.std()
     scaled = HyFDCARegressor(loss="huber", tol=1e-6, random_state=0).fit(X, y)

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("small_paillier")
 )
 @pytest.mark.parametrize("method", ["drawn", "bundle"])
 def test_a_server_cannot_pick_what_the_study_does_not_allow(name, other, kind, method):
-    """A client refuses, keeps the schemes it has, and the run goes on."""
+    """A client refuses, keeps its schemes, and the run continues."""
     undisturbed = found_by(make_run(name, method, max_rounds=2))
     run = make_run(name, method, max_rounds=2)
 
@@ -48,7 +48,7 @@ def test_a_server_cannot_pick_what_the_study_does_not_allow(name, other, kind, m
 
 
 def test_later_downgrades_are_refused_too():
-    """In the middle of a run the server cannot change its mind, whatever the order."""
+    """In the middle of a run the server cannot change the scheme, in any order."""
     run = make_run("stream", max_rounds=3)
     undisturbed = found_by(make_run("stream", max_rounds=3))
     notice = Arrangements("none", "none")
@@ -66,7 +66,7 @@ def test_later_downgrades_are_refused_too():
 
 
 def test_the_open_profile_seals_samples_all_the_same():
-    """Only sums by feature are the server's to read."""
+    """The server may read only sums by feature."""
     run = set_up(make_run("stream", profile="open"))
     for half, party in zip(run.clients, run.parties, strict=True):
         groups = memoryview(np.zeros(party.n_held, np.uint32).tobytes())
@@ -77,7 +77,7 @@ def test_the_open_profile_seals_samples_all_the_same():
 @pytest.mark.parametrize("name", ["stream", "bfv-compact", "paillier"])
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 def test_nothing_is_sealed_before_anybody_said_how(name, profile):
-    """A client gives no vector in the clear just because nobody told it the scheme."""
+    """A client gives no vector in the clear just because it has no scheme yet."""
     run = make_run(name, profile=profile)
     undisturbed = found_by(make_run(name, profile=profile))
     for half in run.clients:  # its handlers, since its session minds the order too

@@ -103,7 +103,7 @@ def test_bits_are_counted_from_the_first_grid_that_was_too_fine():
 
 @pytest.mark.parametrize("times", [0, 1, 5, MOST_LOST // COARSER_BITS])
 def test_a_grid_is_put_back(times):
-    """With its state goes how far it may still get coarser."""
+    """Its state includes how far it may still get coarser."""
     grid, other = (VectorGrid("duals", Grid(40, 50)) for _ in range(2))
     for _ in range(times):
         grid.coarsen()
@@ -121,7 +121,7 @@ def test_a_grid_is_put_back(times):
 
 
 def test_all_grids_of_a_training_are_put_back():
-    """Each is again what it was, and none is another's."""
+    """Each grid has its own state again, and never another's."""
     names = [field.name for field in fields(Grids)]
     one, other = (
         Grids(*(VectorGrid(name, Grid(30 + k, 50)) for k, name in enumerate(names)))
@@ -157,7 +157,7 @@ def test_public_bounds_are_above_what_clients_say():
 
 @given(st.floats(1e-100, 1e100), st.integers(1, 50), st.integers(20, 64), st.data())
 def test_no_sum_on_a_grid_overflows_and_no_bit_is_wasted(bound, n_summands, bits, data):
-    """As many numbers up to the bound as are summed stay within the bits there are."""
+    """Sums of numbers up to the bound just fit into the available bits."""
     sum_bits = data.draw(st.integers(20, 60))
     maker = GridMaker(layout_of(parts.grid(N, M, (2, 3))), sum_bits)
     grid = maker.grid("margins", bound, n_summands, bits)

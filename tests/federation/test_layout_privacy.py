@@ -16,7 +16,7 @@ from hyfdca.holdings.participation import cyclic
 from hyfdca.holdings.partition import from_holdings
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol import messages as m
-from tests.crypto.owner_blocks import check_packed, owners_of
+from tests.crypto.owner_blocks import check_packed, owners_of, with_checks
 from tests.protocol.wires import Said, listen
 from tests.support.holding_strategies import overlapping_holdings
 from tests.support.sealed_runs import ENCRYPTIONS, keys_of
@@ -43,25 +43,30 @@ METHODS = {
 }
 
 
-def _check_stream(run, vector, owners, plain, items, client):
+def _check_stream(run, vector, held, plain, items, client):
     """Read the list of contributors and subtract their pads."""
-    payload = bytes(vector.sealed.payload)
-    n_nonces, n_runs, depth = struct.unpack_from("<III", payload)
-    n_numbers = len(vector.rows) * vector.width
-    starts = np.cumsum([12, 24 * n_nonces, 4 * n_runs, 4 * n_runs * depth])
-    assert len(payload) == starts[-1] + 8 * n_numbers
-    lengths = np.frombuffer(payload, np.uint32, n_runs, starts[1])
-    assert lengths.sum() == len(vector.rows)
-    ids = np.frombuffer(payload, np.uint32, n_runs * depth, starts[2])
-    of_rows = np.repeat(ids.reshape(n_runs, depth), lengths, axis=0)
     sealers = [party.sealing.sealer(vector.kind) for party in run.parties]
-    rank_of = {sealer._identity: k for k, sealer in enumerate(sealers)}
-    nonces = [payload[12 + 24 * j :][:24] for j in range(n_nonces)]
+    vector, owners, _ = with_checks(vector, *held)
+    payload = bytes(vector.sealed.payload)
+    n_nonces, n_runs, depth, *widths = struct.unpack_from("<IIIBB", payload)
+    n_numbers, (of_length, of_id) = len(vector.rows) * vector.width, widths
+    sizes = [14, 24 * n_nonces, of_length * n_runs, of_id * n_runs * depth]
+    starts = np.cumsum(sizes)
+    assert len(payload) == starts[-1] + 8 * n_numbers
+    lengths = np.frombuffer(payload, f"<u{of_length}", n_runs, starts[1])
+    assert lengths.sum() == len(vector.rows)
+    ids = np.frombuffer(payload, f"<u{of_id}", n_runs * depth, starts[2])
+    of_rows = np.repeat(ids.reshape(n_runs, depth), lengths, axis=0)
+    rank_of = {bare(sealer)._identity: k for k, sealer in enumerate(sealers)}
+    nonces = [payload[14 + 24 * j :][:24] for j in range(n_nonces)]
     for row, contributors in zip(vector.rows, of_rows.tolist(), strict=True):
         found = [rank_of[nonces[j - 1][:16]] for j in contributors if j]
         assert set(found) <= set(owners[row])
     assert set(ids.tolist()) - {0} == set(range(1, n_nonces + 1))
-    opened = sealers[client].open(memoryview(payload), vector.width, *items)
+    own = sealers[client]
+    if vector.kind.is_checked:
+        own = own.on_grid(vector.sealed.fraction_bits)
+    opened = own.open(memoryview(payload), vector.width, *items)
     assert opened.reshape(-1).tolist() == plain
 
 
@@ -78,21 +83,27 @@ def _check_vector(run, said, vector, plain):
     if scheme == "none":
         assert bytes(vector.sealed.payload) == bytes(plain.payload)
         return
+    vectors = run.federation.vectors
+    groups = vectors.sample_groups if is_samples else vectors.feature_groups
+    own_groups = groups[axis.items[said.client]]
     if scheme != "stream":
-        cipher = sealing.sealer(vector.kind)._cipher
-        vectors = run.federation.vectors
-        groups = vectors.sample_groups if is_samples else vectors.feature_groups
-        own_groups = groups[axis.items[said.client]]
+        cipher = bare(sealing.sealer(vector.kind))._cipher
         check_packed(cipher, vector, owners, own_groups, expected)
         return
     own = sealing._samples if is_samples else sealing._features
     rows = np.array(vector.rows, np.int64)
     items = (own.restricted(rows), None) if vector.is_apart else (own, rows)
-    _check_stream(run, vector, owners, expected, items, said.client)
+    held = (owners, own_groups)
+    _check_stream(run, vector, held, expected, items, said.client)
 
 
-# What else is told in arrays: of each sample or feature held or asked for, or of
-# planes and buckets, which are no secret.
+def bare(sealer):
+    """Return what seals the numbers and check rows of a sealer."""
+    return getattr(sealer, "_sealer", sealer)
+
+
+# Other information in arrays: about samples or features held or requested, or
+# planes and buckets, which are not secret.
 _BY_SAMPLE = {"sample_groups", "sample_holders", "label_holders", "buckets", "factors"}
 
 
@@ -163,8 +174,8 @@ def _check_run(run, twin):
     for client, features in enumerate(run.layout.features.items):
         foreign = np.delete(weights, features, axis=0)
         needles = [struct.pack("<d", w) for w in foreign.ravel() if w]
-        told = b"".join(said.payload for said in heard if said.client == client)
-        assert not any(needle in told for needle in needles)
+        received = b"".join(said.payload for said in heard if said.client == client)
+        assert not any(needle in received for needle in needles)
 
 
 @st.composite
@@ -245,5 +256,5 @@ def test_blocks_of_bfv_have_their_clients_own_numbers_alone(method, consortium):
 @MANY
 @given(consortium=consortia())
 def test_of_many_consortia_no_client_gets_more(name, profile, method, consortium):
-    """The same for many more holdings."""
+    """The same holds for many more holdings."""
     _check(consortium, name, method, profile)

@@ -1,4 +1,4 @@
-"""Requests that are spoilt, late or damaged are refused, and the run goes on."""
+"""Requests that are spoilt, late or damaged are refused, and the run continues."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def spoilt(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Return a message with one array in it spoilt, for each array and each way."""
     if isinstance(value, memoryview):
         content = bytes(value)
-        wrong = [content + b"\1\2\3"]  # no whole number of anything
+        wrong = [content + b"\1\2\3"]  # not a whole number of anything
         if path.endswith("payload"):
             wrong += [content[:-1], content[8:], content + bytes(8), b""]
         yield from ((path, memoryview(w)) for w in wrong if w != content)
@@ -82,7 +82,7 @@ def _spoilt_parts(parts: dict[Any, Any], path: str) -> Iterator[tuple[Any, str, 
 )
 @pytest.mark.parametrize("name", ["stream", "bfv-compact", SLOW_PAILLIER])
 def test_an_array_that_does_not_fit_is_refused_wherever_it_is(name, method, given):
-    """Whichever array of whichever request it is, the client is as it was before."""
+    """For any array of any request, the client is unchanged afterwards."""
     given = {"max_rounds": 2, **given}
     undisturbed = found_by(make_run(name, method, **given))
     run = make_run(name, method, **given)
@@ -136,7 +136,7 @@ def _of_another_study(phase, payload, _):
 
 
 def _again(phase, payload, past):
-    """Replay everything that was said, but for the very last request."""
+    """Replay everything that was said, except the very last request."""
     yield from past[:-1]
 
 
@@ -163,7 +163,7 @@ def _damaged(phase, payload, _):
 )
 @pytest.mark.parametrize("method", ["drawn", "bundle"])
 def test_bytes_that_are_not_of_this_moment_are_refused(name, wrong, reason, method):
-    """Of another study, of an earlier round, damaged or cut: the run goes on."""
+    """The run survives requests of another study or round, damaged or cut ones."""
     undisturbed = found_by(make_run(name, method, max_rounds=2))
     run = make_run(name, method, max_rounds=2)
     wires = {k: Meddler(run, k, wrong) for k in range(len(run.clients))}

@@ -32,7 +32,7 @@ def _marker(item: int, column: int, width: int) -> int:
     return 1000 * (item * width + column + 1) + 1
 
 
-def _told(number: int, width: int) -> tuple[int, int, int]:
+def _decoded(number: int, width: int) -> tuple[int, int, int]:
     """Return the item, the column and how many parts a sum of markers has."""
     count = number % 1000
     place = (number // count - 1) // 1000 - 1
@@ -86,11 +86,11 @@ def test_blocks_that_are_taken_for_a_client(name, kind, holdings, width, data):
         content = np.frombuffer(taken.payload, np.uint8)[n_blocks // 8 + 1 :]
         sealed = content.reshape(n_blocks, cipher.block_bytes)
         opened = cipher.open(sealed, np.zeros(n_blocks, np.int64))  # one key for all
-        told = [_told(n, width) for n in opened.ravel().tolist() if n]
-        assert len(told) == len(set(told))
-        for item, column, count in told:
+        decoded = [_decoded(n, width) for n in opened.ravel().tolist() if n]
+        assert len(decoded) == len(set(decoded))
+        for item, column, count in decoded:
             assert item in holdings[client]
             assert column < width
             assert count == sum(item in items for items in holdings)
         wanted = {(holdings[client][p], c) for p in asked for c in range(width)}
-        assert wanted <= {(item, column) for item, column, _ in told}
+        assert wanted <= {(item, column) for item, column, _ in decoded}

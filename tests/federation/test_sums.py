@@ -7,12 +7,8 @@ from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Adders, Encryption
-from hyfdca.federation.sums import (
-    CachedSum,
-    LatestSum,
-    RunningSum,
-    layout_for,
-)
+from hyfdca.federation.latest_sum import LatestSum
+from hyfdca.federation.sums import CachedSum, RunningSum, layout_for
 from hyfdca.federation.totals import sum_of
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError

@@ -81,7 +81,7 @@ RANGES = b"\n[tuning]\nl2 = {least = 1e-5, most = 1.0}\nmost_runs = 3\n"
 
 
 def begun(kit: Kit, monkeypatch: pytest.MonkeyPatch, *options: str, how: How) -> None:
-    """Have a server begin a run and end at once; return the note of the run."""
+    """Let a server begin a run and end at once; return the note of the run."""
 
     class Ended(Exception):  # noqa: N818  # this is how the server's run ends here
         """The server has prepared its run."""
@@ -105,7 +105,7 @@ def tunable(kit: Kit) -> Kit:
 
 
 def test_a_further_run_needs_an_earlier_one_that_is_over(tunable: Kit) -> None:
-    """And values that the study file allows; a refusal changes nothing."""
+    """It also needs valid values; a refusal changes nothing."""
     kit, l2 = tunable, ["l2=0.5"]
     with pytest.raises(StudyError, match="up to round 4; continue it with --resume"):
         serve_study(kit.folder, Console(quiet=True), "first", l2)
@@ -125,7 +125,7 @@ def test_a_further_run_needs_an_earlier_one_that_is_over(tunable: Kit) -> None:
 def test_a_further_run_begins_after_the_last_one(
     tunable: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a number, a folder, an end and a line in the log of its own."""
+    """It has its own number, folder, end and line in the log."""
     kit = tunable
     note_over(kit)
     begun(kit, monkeypatch, "l2=0.5", how="first")
@@ -199,7 +199,7 @@ def _ends(*given: Any) -> None:
 
 
 def test_a_study_without_ranges_has_one_run(kit: Kit) -> None:
-    """The coordinator is told before anything begins."""
+    """The coordinator gets a refusal before anything begins."""
     note_over(kit)
     with pytest.raises(StudyError, match=r"no table .tuning.: the study has one run"):
         serve_study(kit.folder, Console(quiet=True), "first", ["l2=0.5"])
@@ -237,7 +237,7 @@ def test_an_organisation_takes_part_once_more_on_request(
         ("diverged", 3, "stopped (diverged) after 3 rounds"),
     ],
 )
-def test_an_organisation_is_told_how_it_ended(
+def test_an_organisation_learns_how_it_ended(
     installed: Parties,
     reason: StopReason,
     code: int,
@@ -245,7 +245,7 @@ def test_an_organisation_is_told_how_it_ended(
     monkeypatch: pytest.MonkeyPatch,
     hyfdca: Callable[..., tuple[int, str, str]],
 ) -> None:
-    """By a sentence, and by the exit code; so is the server that is resumed."""
+    """A sentence and the exit code say so, also to a resumed server."""
     kits = [Kit(installed.kit("north")), Kit(installed.kits / "server")]
     for kit in kits:
         kit.state.mkdir(exist_ok=True)
@@ -316,7 +316,7 @@ def test_an_organisation_checks_its_own_side_before_it_connects(
 
 
 def refuse_access(monkeypatch: pytest.MonkeyPatch, method: str, name: str) -> None:
-    """Have the system refuse access to files of a name, as to another user's."""
+    """Make the system refuse access to files of a name, as to another user's."""
     allowed = getattr(Path, method)
 
     def refuse(path: Path) -> Any:
@@ -362,7 +362,7 @@ def test_a_state_of_another_user_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     hyfdca: Callable[..., tuple[int, str, str]],
 ) -> None:
-    """Such as root's, after one start with sudo."""
+    """The folder may be root's, for example after a start with sudo."""
     refuse_access(monkeypatch, "read_bytes", "run.json")
     code, _, error = hyfdca("server", "--kit", installed.kits / "server", "--resume")
     assert code == 2

@@ -121,7 +121,7 @@ def test_an_asker_with_its_scores_leaves_later(
 def test_trouble_counts_from_when_the_server_was_last_there(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long ago the start was: the server may only be restarting."""
+    """The time of the start does not matter: the server may only be restarting."""
     note_over(kit)
     connection = Connection(kit, NORTH, lambda _: None)
     now = time.time() + 100 * _ALONE

@@ -48,7 +48,7 @@ def test_a_job_ends_as_its_own_note_says(note: Note | None, end: str) -> None:
 
 
 def test_the_reason_is_the_notes_or_what_nvflare_calls_it() -> None:
-    """Without a note, NVFlare's status is all there is."""
+    """Without a note, only NVFlare's status is known."""
     assert reason_of(Note("job", "failed", "It broke."), "job", "X") == "It broke."
     assert "FINISHED:ABNORMAL" in reason_of(None, "job", "FINISHED:ABNORMAL")
 

@@ -56,7 +56,7 @@ def test_an_exact_decay_is_predicted_exactly(rate: float, n: int) -> None:
 def test_without_a_falling_trend_nothing_is_predicted(
     gaps: list[tuple[float, float]],
 ) -> None:
-    """A number would mean nothing."""
+    """A number would be meaningless."""
     status = Status(gaps=gaps, tolerance=1e-3)
     assert seconds_left(status) is None
     assert "at this rate" not in shown(status)
@@ -143,7 +143,7 @@ def say(state: Path, writer: str, *sentences: str, n: int | None = None) -> None
 
 
 def test_every_sentence_is_printed_once(tmp_path: Path) -> None:
-    """Also when old ones are gone from the status, and when a new process writes."""
+    """It is, even if old ones are gone from the status, or a new process writes."""
     text = io.StringIO()
     display = StudyDisplay(Console(file=text, width=40), tmp_path)
     say(tmp_path, "first", "one", "two")
@@ -157,7 +157,7 @@ def test_every_sentence_is_printed_once(tmp_path: Path) -> None:
 
 
 def test_a_file_gets_a_line_for_rounds_worth_one(tmp_path: Path) -> None:
-    """At 1, 2, 5, 10 and so on, or the next round seen; lines are not wrapped."""
+    """Rounds 1, 2, 5, 10, ... get one, or the next round seen; lines do not wrap."""
     text = io.StringIO()
     with StudyDisplay(Console(file=text, width=40), tmp_path) as display:
         display.tell("a sentence that is longer than the width of the console is whole")

@@ -21,7 +21,7 @@ child.wait()
 
 
 def test_a_guarded_process_ends_with_the_one_that_started_it() -> None:
-    """Even if the parent is killed and cannot stop its children."""
+    """It ends even if the parent is killed and cannot stop its children."""
     with subprocess.Popen(  # noqa: S603  # our own command
         [sys.executable, "-c", _STARTER], stdout=subprocess.PIPE
     ) as starter:

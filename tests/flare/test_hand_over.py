@@ -60,7 +60,7 @@ def kit(tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("n_calls_away", [0, 3])
 def test_everybody_gets_the_model_once(kit: Any, n_calls_away: int) -> None:
-    """Also an organisation that returns later; the wait is reported once."""
+    """An organisation that returns later gets it too; the wait is reported once."""
     members: Any = Members(n_calls_away)
     said: list[str] = []
     hand_over(kit, members, members, said.append)
@@ -96,7 +96,7 @@ def test_who_accepts_the_model_is_noted_although_another_refuses_it(kit: Any) ->
 
     class Refusing(Members):
         def finish(self, model: bytes, clients: Iterable[int]) -> list[int]:
-            """Have one of them refuse."""
+            """Make one of them refuse."""
             raise MisfitError("Organisation 'city' refuses.", [0, 2])
 
     members: Any = Refusing()

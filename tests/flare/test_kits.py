@@ -38,7 +38,7 @@ def test_importing_the_package_imports_no_nvflare() -> None:
 
 
 def test_a_folder_that_is_not_a_kit_is_refused(installed: Parties) -> None:
-    """On either side, and the error names what is missing."""
+    """Both sides refuse it, and the error names what is missing."""
     with pytest.raises(StudyError, match=r"no startup kit .* with fed_server"):
         read_server_kit(installed.kit("north"))
     with pytest.raises(StudyError, match=r"hyfdca kit install"):
@@ -76,7 +76,7 @@ def test_a_start_makes_a_kit_strict_again(
 
 
 def test_a_note_is_read_as_it_was_written(kit: Kit) -> None:
-    """It is gone once deleted."""
+    """Once deleted, it is gone."""
     assert read_note(kit) is None
     note = Note("job", "failed", "It broke.")
     write_note(kit, note)

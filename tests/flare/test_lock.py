@@ -27,7 +27,7 @@ def test_a_kit_has_one_number_and_its_copy_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_that_was_swallowed_is_raised_again(kind: signal.Signals) -> None:
-    """At the next check; a later command is not affected."""
+    """It is raised at the next check; a later command is not affected."""
     before = signal.getsignal(kind)
     with ended_in_order():
         end_if_asked()

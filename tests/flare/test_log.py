@@ -30,7 +30,7 @@ def lines(kit: Kit) -> list[str]:
 
 
 def test_sentences_are_printed_and_written(kit: Kit) -> None:
-    """Including characters that logging would interpret."""
+    """That includes characters that logging would interpret."""
     printed: list[str] = []
     for _ in range(2):
         with written_down(kit, printed.append) as tell:

@@ -127,7 +127,7 @@ def test_messages_that_are_not_requests_are_refused(fields: dict[str, Any]) -> N
 def test_an_answer_is_bytes_or_the_end_of_a_sentence(
     message: Any, answer: bytes | Failure
 ) -> None:
-    """Whatever a client sends, the result is bytes or one line."""
+    """For any reply of a client, the result is bytes or one line."""
     assert to_answer(message, 1.5) == answer
 
 
@@ -162,12 +162,12 @@ def test_the_end_of_a_study_names_no_folder_of_the_server(tmp_path: Path) -> Non
     """The note on the server has it."""
     (tmp_path / "script").write_text("damaged", encoding="utf-8")
     environment = JobEnvironment(tmp_path, study="tests.flare.flare_study")
-    told: list[str] = []
+    refused: list[str] = []
     engine: Any = SimpleNamespace(get_clients=list)
     context: Any = SimpleNamespace(get_engine=lambda: engine)
-    network: Any = SimpleNamespace(refuse=lambda sentence, _: told.append(sentence))
+    network: Any = SimpleNamespace(refuse=lambda sentence, _: refused.append(sentence))
     note = StudyController()._run(environment, "job", network, context)
-    assert told == [f"{SHARED.format(tmp_path.name)}."]
+    assert refused == [f"{SHARED.format(tmp_path.name)}."]
     assert note is not None
     assert f"The file {tmp_path}/state/round-4" in note.reason
 
@@ -221,7 +221,7 @@ def test_a_refusal_of_the_client_is_not_hidden_by_the_end(
 
 
 def test_a_client_notes_why_the_server_stopped(environment: JobEnvironment) -> None:
-    """On one line, whatever the server sends; its own refusal comes first."""
+    """The note has one line for any sentence; the client's own refusal comes first."""
     answer = joined()
     why = b"Tables\x1b[2J\n do not fit \xff."
     ending = to_message(NetworkRequest("refused", payload=why))

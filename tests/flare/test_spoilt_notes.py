@@ -101,14 +101,14 @@ def test_a_damaged_number_of_the_kit_is_replaced(kit: ServerKit) -> None:
         assert holder_number(kit) == number
 
 
-def test_warnings_are_told(kit: ServerKit) -> None:
+def test_warnings_are_reported(kit: ServerKit) -> None:
     """The command that runs says what was moved aside."""
-    told: list[str] = []
-    with written_down(kit, told.append):
+    sentences: list[str] = []
+    with written_down(kit, sentences.append):
         (kit.state / "job.json").write_bytes(b"{")
         assert read_note(Kit(kit.folder)) is None
         logging.getLogger("hyfdca").info("not this")
-    assert told == [
+    assert sentences == [
         f"The file {kit.state / 'job.json'} was damaged; it is now job.json{ASIDE}, "
         "and rebuilt."
     ]

@@ -46,7 +46,7 @@ def test_a_site_that_is_leaving_is_no_crash_of_the_server(kit):
 
 
 def test_a_server_that_is_gone_is_noticed_by_any_question(kit):
-    """Whatever was asked."""
+    """Every kind of question notices it."""
     with pytest.raises(ServerGoneError):
         watch_of(kit, is_running=False)._invite("job", NAMES)
 
@@ -56,7 +56,7 @@ def test_a_server_that_dies_while_it_starts_is_started_again(
     kit, monkeypatch, n_failures
 ):
     """After too many times in vain the command ends, as one that may be repeated."""
-    n_starts, told = [0], []
+    n_starts, sentences = [0], []
 
     def start(*_):
         n_starts[0] += 1
@@ -68,7 +68,7 @@ def test_a_server_that_dies_while_it_starts_is_started_again(
     monkeypatch.setattr(supervisor, "admin_session", lambda *_: nullcontext())
     monkeypatch.setattr(Supervisor, "_with_job", lambda *_: True)
     monkeypatch.setattr(supervisor.time, "sleep", lambda _: None)
-    run = Supervisor(kit, Terms(), told.append).run
+    run = Supervisor(kit, Terms(), sentences.append).run
     if n_failures == 2:
         run()
         assert n_starts == [3]
@@ -97,10 +97,10 @@ def test_a_server_that_does_not_answer_is_started_again(kit, monkeypatch):
     monkeypatch.setattr(supervisor, "admin_session", session)
     monkeypatch.setattr(Supervisor, "_with_job", lambda *_: True)
     monkeypatch.setattr(supervisor.time, "sleep", lambda _: None)
-    told: list[str] = []
-    Supervisor(kit, Terms(), told.append).run()
+    sentences: list[str] = []
+    Supervisor(kit, Terms(), sentences.append).run()
     assert len(sessions) == len(stopped) == 2
-    assert "does not answer its administrator (no reply)" in told[0]
+    assert "does not answer its administrator (no reply)" in sentences[0]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_refused_or_not_answered(kit, monkeypatch, error, expected):
 def test_a_study_that_has_finished_is_not_started_again(
     kit, monkeypatch, state, n_servers
 ):
-    """Also if the server ends before its supervisor has heard so."""
+    """It is not, even if the server ends before its supervisor knows."""
     started: list[Any] = []
 
     def start(*_):
@@ -154,7 +154,7 @@ def test_a_study_that_has_finished_is_not_started_again(
 @pytest.mark.parametrize(("state", "gives_up"), [("paused", False), ("failed", True)])
 def test_a_pause_is_not_an_attempt_in_vain(kit, monkeypatch, state, gives_up):
     """Organisations may come and go as often as they like while a study waits."""
-    told: list[str] = []
+    sentences: list[str] = []
     over: list[str] = []
     slept: list[float] = []
 
@@ -171,7 +171,7 @@ def test_a_pause_is_not_an_attempt_in_vain(kit, monkeypatch, state, gives_up):
     monkeypatch.setattr(supervisor, "Watch", Jobs)
     monkeypatch.setattr(Supervisor, "_submit", lambda *_: "job")
     monkeypatch.setattr(supervisor.time, "sleep", slept.append)
-    run: Any = Supervisor(kit, Terms(), told.append)
+    run: Any = Supervisor(kit, Terms(), sentences.append)
     admin: Any = None
 
     def run_jobs():
@@ -183,5 +183,5 @@ def test_a_pause_is_not_an_attempt_in_vain(kit, monkeypatch, state, gives_up):
             run_jobs()
         return
     run_jobs()
-    assert told == ["It is over. The study resumes from its last checkpoint."] * 20
+    assert sentences == ["It is over. The study resumes from its last checkpoint."] * 20
     assert not slept

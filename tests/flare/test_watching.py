@@ -52,7 +52,7 @@ def test_the_server_shows_rounds_bytes_and_who_is_present(
 
 
 def test_sentences_are_kept_with_their_number(tmp_path: Path, plan: Plan) -> None:
-    """Only the last fifty, and a round does not erase them."""
+    """Only the last fifty are kept, and a round does not erase them."""
     watch = ServerWatch(tmp_path, plan)
     for number in range(70):
         watch.tell(f"sentence {number}")
@@ -103,7 +103,7 @@ def test_a_member_writes_no_more_often_than_people_look(
 def test_every_party_sees_what_was_chosen_for_a_run(
     tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On its screen and in its log, once; and the limits are those of the run."""
+    """Screen and log show it once, with the limits of the run."""
     caplog.set_level("INFO", "hyfdca")
     study = write(tmp_path, tuning="max_rounds = {most = 2000}") / "study.toml"
     agreed = plan_of(load(study), bytes(32))

@@ -20,7 +20,7 @@ _ANOTHER = f"another result {_UNTOLD}"
 _DIVERGED = f"diverged by a lie {_UNTOLD}"
 # Where P and D contradict each other, somebody's rows or duals have changed. Nobody can
 # tell whose, and the study ends without a model.
-CONTRADICTION = "The bound from below is above the loss"
+CONTRADICTION = "The lower bound is above the loss"
 ENDED = f"ended by a contradiction {_UNTOLD}"
 
 # Of replies: others have the same value, vouch for it or measure it again. A level that
@@ -40,6 +40,9 @@ _CHECKED_REQUESTS = COMMON | {
     *("accounts", "keys", "key tags", "set secrets"),
     *("model", "model digest", "model tags"),
 }
+# After the last saved round clients compare nothing more; P is measured again. A block
+# of DSCOVR goes to one client at a time.
+_NOT_COMPARED = frozenset({"release", "confirm", "confirm losses", "block"})
 
 
 def verdict(
@@ -60,11 +63,13 @@ def verdict(
     Raises
     ------
     Finding
-        If somebody could have told.
+        If somebody could have detected the lie.
     """
     if is_diverged and "request" in kind:
         return _DIVERGED
     checked = _CHECKED_REQUESTS if "request" in kind else _CHECKED_REPLIES
+    if "request" in kind and place.phase in _NOT_COMPARED:
+        checked = checked - COMMON
     found = sorted(value for value in values if value in checked or _is_other(value))
     where = f"{place.stage}, {place.phase}: {', '.join(sorted(values)) or 'nothing'}"
     if found or not values:

@@ -1,9 +1,9 @@
 """Messages that are changed on their way, in both directions of every conversation.
 
 Most cases look at one exchange: a client gets a changed request, or a server a changed
-reply, and must refuse it in its own words or go on to the next exchange. Some cases are
-followed to the end of their conversation: does the study end with the same model, and
-who is named if it does not?
+reply, and must refuse it in its own words or continue with the next exchange. Some
+cases are followed to the end of their conversation: does the study end with the same
+model, and who is named if it does not?
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class Whole:
     n_exchanges: int = 0
     changed: bytes = b""
     victim: Place | None = None
-    told: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
     values: set[str] = field(default_factory=set)  # those that were changed
     _is_stubborn: bool = False
     _phases: Phasebook = field(default_factory=Phasebook)
@@ -224,6 +224,8 @@ class Whole:
         self, place: Place, payload: bytes | bytearray, client: Handler
     ) -> bytes | bytearray:
         """Change the chosen message; with luck, every later one of its kind."""
+        if place.phase == "return":
+            self.values.clear()  # rounds that are taken back change nothing
         is_first = self.n_exchanges == self.case.place
         self.n_exchanges += 1
         if is_first:
@@ -234,8 +236,13 @@ class Whole:
             return client.handle(place.phase, payload)
         phase = self._phases.phase_of(place.phase, payload)
         if self.case.kind == "whole request":
+            known = set(self.values)
             changed = self._change(payload, phase, phase and phase.request)
-            return client.handle(place.phase, changed)
+            try:
+                return client.handle(place.phase, changed)
+            except Exception:
+                self.values = known  # what is refused changes nothing
+                raise
         reply = client.handle(place.phase, payload)
         return self._change(reply, phase, phase and phase.reply_type)
 
@@ -253,16 +260,16 @@ class Whole:
         """Return how the conversation ended."""
         try:
             with self._phases.noting():
-                result = self.conversation.run(self, self.told.append)
+                result = self.conversation.run(self, self.sentences.append)
         except Waiting as error:
             if self.case.kind == "whole reply" and self.victim is not None:
-                check_blame(error, self.victim.client, " ".join(self.told))
+                check_blame(error, self.victim.client, " ".join(self.sentences))
             return "waits, and says for whom"
         except DivergenceError:
             return "diverged"
         except OWN_ERRORS as error:
             if self.case.kind == "whole reply" and self.victim is not None:
-                said = " ".join([str(error), *self.told])
+                said = " ".join([str(error), *self.sentences])
                 if is_contradiction(said, self.values):
                     return ENDED
                 check_blame(error, self.victim.client, said)
@@ -273,9 +280,9 @@ class Whole:
         place = self.victim
         if place is None:
             return "?"
-        if any(NAMES[place.client] in said for said in self.told):
+        if any(NAMES[place.client] in said for said in self.sentences):
             return "another result, and who lied was named"
-        is_diverged = DIVERGED in self.told
+        is_diverged = DIVERGED in self.sentences
         return verdict(self.case.kind, place, self.values, is_diverged)
 
 

@@ -120,7 +120,7 @@ class Conversation:
     Parameters
     ----------
     run : callable
-        Runs it from its start. It takes the tap on its wire, and what is told the
+        Runs it from its start. It takes the tap on its wire, and what receives the
         sentences for the screen; it returns what the conversation is for, as bytes.
     """
 

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
+from msgspec.msgpack import Decoder
+
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.schemes.registry import Adders, Sealers
@@ -44,7 +46,7 @@ def _itself(value: Any, memo: object) -> Any:
 
 @contextmanager
 def share_what_never_changes() -> Iterator[None]:
-    """Have copies share such parts, in this context."""
+    """Let copies share such parts, in this context."""
     for kind in _SHARED:
         kind.__deepcopy__ = _itself  # type: ignore[attr-defined]
     copyreg.pickle(memoryview, lambda view: (memoryview, (bytes(view),)))
@@ -63,7 +65,7 @@ class _Reference:
         self.function = function
 
 
-_BY_REFERENCE = (FunctionType, ModuleType, type, _Reference, *_SHARED)
+_BY_REFERENCE = (FunctionType, ModuleType, type, _Reference, Decoder, *_SHARED)
 
 
 def _empty_closure(of: _Reference) -> FunctionType:

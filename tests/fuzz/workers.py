@@ -230,15 +230,15 @@ class Watched:
         return waited > _PATIENCE or self._cpu() - self._spent > _LONGEST
 
     def _restart(self, why: str) -> None:
-        """Note the case at which the worker ended, and go on behind it."""
+        """Note the case at which the worker ended, and continue after it."""
         self._process.kill()
         self._process.join()
-        told = self._case.decode()
-        case = Case("?", told, 0, 0, self._orders.seed)
-        write_down(self._orders.findings, case, Finding(why), told, b"")
+        reported = self._case.decode()
+        case = Case("?", reported, 0, 0, self._orders.seed)
+        write_down(self._orders.findings, case, Finding(why), reported, b"")
         n_messages, n_files = self._done.n_run(False), self._done.n_run(True)
         self._before = self.figures
-        self._before.failures[f"{why}: {told}"] += 1
+        self._before.failures[f"{why}: {reported}"] += 1
         self._orders = replace(
             self._orders,
             seed=self._orders.seed + 1_000_003,

@@ -18,8 +18,8 @@ def test_shared_rows_are_grouped_by_their_holders():
     assert exposures(layout) == [
         Exposure(0, (1,), 2, 2),
         Exposure(0, (1, 2), 2, 2 + 2),
-        Exposure(1, (0,), 2, 4),
-        Exposure(1, (0, 2), 2, 4 + 2),
+        Exposure(1, (0,), 2, 4, 2),
+        Exposure(1, (0, 2), 2, 4 + 2, 2),
         Exposure(1, (2,), 1, 2),
         Exposure(2, (0, 1), 2, 4 + 2),
         Exposure(2, (1,), 1, 4),

@@ -68,7 +68,7 @@ def test_rows_and_columns_by_name(frame):
     ],
 )
 def test_wrong_names_are_refused(holding, sentence, frame):
-    """With one sentence that shows no index label."""
+    """One sentence refuses them without showing an index label."""
     with pytest.raises(ValueError, match=sentence) as caught:
         partition_of_frame(frame, {"all": (None, None), "x": holding})
     assert_one_sentence(f"{caught.value}\n")
@@ -76,7 +76,7 @@ def test_wrong_names_are_refused(holding, sentence, frame):
 
 
 def test_names_that_repeat_are_refused(frame):
-    """Neither columns nor index labels identify anything then."""
+    """Such names or labels do not identify anything."""
     with pytest.raises(ValueError, match="two columns 'a'"):
         partition_of_frame(frame[["a", "b", "a"]], {"all": (None, None)})
     with pytest.raises(ValueError, match="labels that repeat"):
@@ -114,7 +114,7 @@ def test_pooling_puts_parts_together(frame, as_list):
 
 
 def test_cells_that_nobody_holds(frame):
-    """They are refused with their share, or filled as asked for."""
+    """They are refused with their share, or filled as requested."""
     parts = [frame.loc[["p", "q"], ["a", "b"]], frame.loc[["r", "s"], ["b", "c"]]]
     with pytest.raises(ValueError, match=r"holds 4 of 12 cells \(33.3%\)") as caught:
         pool_frames(parts)
@@ -139,7 +139,7 @@ def test_cells_that_nobody_holds(frame):
     ],
 )
 def test_parts_that_do_not_fit_are_refused(frame, spoil, sentence):
-    """With one sentence that shows no cell."""
+    """One sentence refuses them without showing a cell."""
     frame["y"] = [0, 0, 1, 0, 1, 0]
     parts = {name: part.join(frame["y"]) for name, part in parts_of(frame).items()}
     spoil(parts)

@@ -191,7 +191,7 @@ SPLITS = {
         ("missing cell", set()),
     ],
 )
-def test_splits_are_told_apart(name, kinds, bias):
+def test_splits_are_distinguished(name, kinds, bias):
     """Split rows, split columns and grids, with the bias as a column too."""
     layout = layout_of(SPLITS[name], bias=bias)
     found = {

@@ -42,7 +42,7 @@ def test_a_column_says_who_holds_a_row(frame):
 
 
 def test_any_part_of_a_table_is_assigned_as_the_whole(frame):
-    """Whatever rows are chosen, in whatever order, each stays with its client."""
+    """Each row stays with its client, in any selection and order."""
     rule = by_column("site", FEATURES, rows={"lab": ["north", "city"]})
     chosen = [4, 0, 3]
     part = rule.partition(frame.iloc[chosen])
@@ -66,7 +66,7 @@ def test_by_default_each_value_is_a_client(frame):
 
 
 def test_rows_to_predict_need_no_column(frame):
-    """Their features are all there is."""
+    """Their features suffice."""
     rule = by_column("site")
     features = frame.drop(columns="site")
     assert rule.features(features) is features
@@ -102,7 +102,7 @@ def test_rows_to_predict_need_no_column(frame):
         ),
         (
             lambda f: by_function(lambda X: {"north": ["a", "b", "c"]}).partition(f),
-            "pair .rows, columns. per client, but that of 'north' is no pair",
+            "pair .rows, columns. per client, but that of 'north' is not a pair",
         ),
         (
             lambda f: by_function(lambda X: None).partition(f),
@@ -124,14 +124,14 @@ def test_rows_to_predict_need_no_column(frame):
     ],
 )
 def test_rules_that_do_not_fit_are_refused(make, sentence, frame):
-    """With one sentence that names the client or the column."""
+    """One sentence names the client or the column."""
     with pytest.raises(ValueError, match=sentence) as caught:
         make(frame)
     assert_one_sentence(f"{caught.value}\n")
 
 
 def test_a_function_says_who_holds_what(frame):
-    """By mask or number, by name or number, or as a partition."""
+    """It may do so by mask or number, by name or number, or as a partition."""
     features = frame.drop(columns="site")
 
     def by_size(X):

@@ -85,7 +85,7 @@ def test_kinds_of_columns(installed, hyfdca):
 
 
 def test_constant_columns(installed, hyfdca):
-    """A few of them are named."""
+    """The first few constant columns are named."""
 
     def change(rows):
         for row in rows[1:]:
@@ -100,7 +100,7 @@ def test_constant_columns(installed, hyfdca):
 
 
 def test_blank_labels(installed, hyfdca):
-    """Rows without a label of one's own are counted, and are no class."""
+    """Rows without a label here are counted and are not a class."""
 
     def change(rows):
         for row in rows[1:4]:
@@ -109,7 +109,7 @@ def test_blank_labels(installed, hyfdca):
     assert "without a label" not in check(hyfdca, installed)
     edit(change)(installed)
     output = check(hyfdca, installed)
-    assert re.search(r"without a label of one's own +│ 3 ", output)
+    assert re.search(r"without a label here +│ 3 ", output)
     assert re.search(r" labels +│ '(ill|well)' \d+, '(ill|well)' \d+ ", output)
 
 
@@ -310,7 +310,7 @@ def test_a_table_before_there_are_kits(tmp_path, hyfdca):
     ],
 )
 def test_what_does_not_fit_before_there_are_kits(tmp_path, hyfdca, options, sentence):
-    """It is refused with one sentence."""
+    """One sentence refuses it."""
     files = make_files()
     files.organisations["city"].extra = 'features = ["x9"]'
     study = files.write(tmp_path)

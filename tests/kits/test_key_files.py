@@ -89,7 +89,7 @@ def test_keys_are_never_written_over(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["secret.key", "public.key"])
-def test_whoever_is_quicker_wins(tmp_path, monkeypatch, name):
+def test_the_quicker_process_wins(tmp_path, monkeypatch, name):
     """Keys that appear while others are being written stay; the others do not."""
     real = os.link
 

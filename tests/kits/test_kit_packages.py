@@ -55,7 +55,7 @@ def another_study(parties):
 
 
 def of_another_root(parties):
-    """Have another root sign the package, and show the first one's certificate."""
+    """Sign the package with another root, and show the first one's certificate."""
     key = read_keys(parties.keys("north")).tls_key.public_key()
     first = read_authority(parties.kits / "ca")
     study = (parties.kit("north") / "study.toml").read_bytes()
@@ -124,7 +124,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_packages_that_are_refused(installed, hyfdca, case):
-    """Each is one sentence, and nothing is written."""
+    """Each gets one sentence, and nothing is written."""
     change, message = WRONG[case]
     change(installed)
     assert message in install_refused(hyfdca, installed)

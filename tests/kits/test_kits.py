@@ -77,7 +77,7 @@ def test_connections_are_as_the_study_says(enrolled, hyfdca):
 
 
 def test_the_servers_jobs_are_stored_in_its_kit(installed):
-    """Also after it was moved."""
+    """They are, even after the kit was moved."""
     flare, elsewhere = installed.kits / "server/flare", installed.root / "elsewhere"
     resources = flare / "local/resources.json"
     assert "/tmp/nvflare" not in resources.read_text()  # noqa: S108
@@ -90,7 +90,7 @@ def test_the_servers_jobs_are_stored_in_its_kit(installed):
 
 
 def test_kits_are_read_back(installed):
-    """With the names that NVFlare's command line needs."""
+    """They have the names that NVFlare's command line needs."""
     server = read_server_kit(installed.kits / "server")
     assert server.admin_name == "admin@hyfdca.local"
     assert server.owner == Owner("hyfdca-server", "hyfdca", "hyfdca-server:8102")
@@ -110,7 +110,7 @@ def test_kits_are_read_back(installed):
 
 
 def test_clients_answer_to_nothing_but_jobs():
-    """In a separate process, because NVFlare's list is changed in place."""
+    """The test uses a separate process, because NVFlare's list is changed in place."""
     script = (
         "from hyfdca.kits.guard import JobsOnly, ClientRequestProcessors as known\n"
         "JobsOnly()\n"
@@ -136,7 +136,7 @@ def job(folder, **files):
 
 
 def test_jobs_of_settings_pass(tmp_path):
-    """With NVFlare's signatures in every folder."""
+    """NVFlare's signatures in every folder do not matter."""
     folder = job(tmp_path)
     for name in (".__nvfl_sig.json", ".__nvfl_submitter.crt"):
         for place in (tmp_path, tmp_path / "config"):

@@ -109,7 +109,7 @@ def test_everything_is_for_its_owner_alone(installed):
 
 
 def test_nothing_is_written_over(installed, hyfdca, tmp_path):
-    """Neither keys nor a provisioned folder."""
+    """Neither keys nor a provisioned folder are overwritten."""
     assert "never overwritten" in provision_refused(hyfdca, installed)
     folder = installed.keys("north")
     errors = refused(
@@ -187,7 +187,7 @@ def test_without_nvflare(enrolled, hyfdca, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path, hyfdca):
-    """One sentence says so."""
+    """One sentence reports it."""
     (tmp_path / "file").write_text("")
     target = tmp_path / "file" / "keys"
     errors = refused(hyfdca, tmp_path, "enrol", "--name", "north", "--out", target)
@@ -195,7 +195,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path, hyfdca):
 
 
 def test_keys_are_whole_or_not_there(tmp_path, monkeypatch):
-    """Enrolment that fails leaves nothing behind."""
+    """An enrolment that fails leaves nothing behind."""
     monkeypatch.setattr(Path, "rename", _fail)
     with pytest.raises(RuntimeError):
         enrol("north", tmp_path / "keys")

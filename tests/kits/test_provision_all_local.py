@@ -43,7 +43,9 @@ ALL_LOCAL_WRONG = {
     "called server": ('name = "north"', 'name = "server"', "cannot be used"),
     "called ca": ('name = "north"', 'name = "ca"', "cannot be called"),
     "header in a text": (
-        'name = "test"', 'name = """\n[[clients]]\n"""', "do not begin with"
+        'name = "test"',
+        'name = "test"\nignore = ["""\n[[clients]]\n"""]',
+        "do not begin with",
     ),
 }  # fmt: skip
 

@@ -110,7 +110,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_requests(enrolled, hyfdca, case):
-    """Each is one sentence, and nothing is written."""
+    """Each gets one sentence, and nothing is written."""
     change, message = WRONG[case]
     change(enrolled)
     assert re.search(message, provision_refused(hyfdca, enrolled))

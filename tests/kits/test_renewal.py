@@ -81,17 +81,17 @@ def test_expired_certificates_are_refused_until_they_are_renewed(installed, hyfd
 
 
 def test_a_month_before_there_is_a_warning_every_day(installed, monkeypatch):
-    """Whatever the clock does: days are counted without it."""
+    """Days are counted independently of the clock."""
     age(installed, 20)
-    kit, told, now = read_client_kit(installed.kit("north")), [], [0.0]
+    kit, warnings, now = read_client_kit(installed.kit("north")), [], [0.0]
     monkeypatch.setattr("hyfdca.kits.expiry.time.monotonic", lambda: now[0])
-    watch = ExpiryWatch(kit, told.append)
+    watch = ExpiryWatch(kit, warnings.append)
     for hour in range(50):
         now[0] = 3600.0 * hour
         watch.look()
     path = certificate_path(kit.flare, "client")
-    assert len(told) == 3
-    assert set(told) == {
+    assert len(warnings) == 3
+    assert set(warnings) == {
         f"The certificate {path} expires in 19 days; renew it as docs/deploy.md "
         "describes (hyfdca kit renew)."
     }
@@ -143,7 +143,7 @@ def test_a_package_that_does_not_continue_a_kit_is_refused(installed, hyfdca, ca
 
 
 def test_another_root_renews_nothing(installed, hyfdca, tmp_path):
-    """Neither the server's kit nor a package."""
+    """It renews neither the server's kit nor a package."""
     write_authority(new_authority(), tmp_path / "other")
     other = ("--ca", tmp_path / "other")
     kit, package = installed.kits / SERVER, installed.kits / "north.package.json"
@@ -157,7 +157,7 @@ def test_another_root_renews_nothing(installed, hyfdca, tmp_path):
     "options", [(), ("--ca", "a", "--package", "b"), ("--out", "a")], ids=str
 )
 def test_options_that_do_not_fit_are_refused(installed, hyfdca, options):
-    """One sentence says which are needed for what."""
+    """One sentence says which options are needed for what."""
     arguments = ("kit", "renew", installed.kit("north"), *options)
     assert "Give --ca for the server's kit" in refused(
         hyfdca, installed.root, *arguments
@@ -165,7 +165,7 @@ def test_options_that_do_not_fit_are_refused(installed, hyfdca, options):
 
 
 def test_a_package_is_never_overwritten(installed, hyfdca):
-    """As all that is provisioned."""
+    """Nothing that was provisioned ever is."""
     old = installed.kits / "north.package.json"
     arguments = ("kit", "renew", old, "--ca", installed.kits / "ca", "--out", old)
     assert "already exists" in refused(hyfdca, installed.root, *arguments)

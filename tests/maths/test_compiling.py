@@ -23,7 +23,7 @@ def test_compiled_functions_are_kept_where_they_can_be() -> None:
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """Return what makes one function anew, as another process does."""
+    """Return a maker of one function, which another process would make again."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
 
     def make():

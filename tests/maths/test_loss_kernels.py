@@ -173,3 +173,20 @@ def test_duals_are_put_into_the_domain(name, dual, label):
         low, high = loss.shape.low, loss.shape.high
         ends = np.array([low, high]) * (label if loss.task == "classification" else 1.0)
         assert abs(inside - dual) == pytest.approx(np.abs(ends - dual).min())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_covering_losses_bound_rounded_margins(name):
+    """What errors may do to a loss is in the other loss, or left to the bound."""
+    loss = make_loss(name)
+    margins = np.linspace(-2.0, 2.0, 41)
+    labels, errors = np.where(margins > 0.3, 1.0, -1.0), np.full(41, 0.01)
+    other, rest = loss.covering(errors)
+    assert rest.any() == (loss.shape.insensitivity == 0.0)
+    most = np.maximum(
+        loss.value(margins + errors, labels), loss.value(margins - errors, labels)
+    )
+    bound = other.value(margins, labels)
+    if not rest.any():
+        assert np.all(most <= bound * (1 + 1e-12))
+        assert np.all(bound[np.abs(labels - margins) < 0.08] == 0.0)

@@ -237,7 +237,7 @@ def test_a_quantile_above_one_is_refused(parameter):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_page_of_algorithms_has_every_loss(name):
-    """With the default of its parameter."""
+    """It states the default of each parameter."""
     page = Path(__file__).parents[2] / "docs" / "algorithms.md"
     section = page.read_text(encoding="utf-8").split("## Losses")[1]
     (line,) = [own for own in section.splitlines() if own.startswith(f"| `{name}`")]

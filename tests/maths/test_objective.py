@@ -293,7 +293,7 @@ def test_zero_rows_do_not_leave_the_gap_open(name, problem_for, seed):
 
 
 def test_an_epoch_limit_shows_in_the_gap(classification):
-    """Not converging is a field of the result, not an exception."""
+    """A failure to converge is a field of the result, not an exception."""
     objective = Objective(*classification, make_loss("hinge"), 1e-6)
     optimum = reference_optimum(objective, 1e-12, max_epochs=3)
     assert optimum.n_epochs == 3

@@ -60,7 +60,7 @@ def test_margins_by_hand():
 
 @pytest.mark.parametrize("order", [("ward", "age", "sex"), ("age", "ward", "sex")])
 def test_columns_are_matched_by_name(order):
-    """Whatever their order."""
+    """Their order does not matter."""
     model = Model.of(file_with())
     assert model.margins(table(["ER"], ["m"], order)).tolist() == [[1 + 10 + 1e5]]
 
@@ -68,7 +68,9 @@ def test_columns_are_matched_by_name(order):
 def test_blank_cells():
     """A model that takes none refuses those of categories too."""
     model = Model.of(file_with(missing="refuse"))
-    with pytest.raises(ModelError, match="1 cell is missing"):
+    with pytest.raises(
+        ModelError, match="1 cell is missing, the first in column 'ward'"
+    ):
         model.margins(table([None], ["m"]))
     with pytest.raises(ModelError, match="has no column 'ward'"):
         model.margins(table(["ER"], ["m"], ("sex", "age")))
@@ -84,7 +86,7 @@ def test_names_and_columns_are_inverse():
 
 
 def test_the_file_is_read_back():
-    """With and without what older files do not have."""
+    """It is, with and without fields that older files lack."""
     file = file_with(dates=("age",))
     assert parse_model_file(as_bytes(file), "path") == file
     old = msgspec.to_builtins(make_file())

@@ -241,7 +241,7 @@ def test_spoilt_documents(tmp_path_factory, data):
 
 @given(data=st.data())
 def test_spoilt_bytes(tmp_path_factory, data):
-    """So is a file with changed bytes."""
+    """A file with changed bytes is refused too."""
     content = bytearray(as_bytes(make_file()))
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(

@@ -23,7 +23,7 @@ _HERE = Path(__file__).parent
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have these tests start first: others can run while they wait."""
+    """Make these tests start first: others can run while they wait."""
     items.sort(key=lambda item: _HERE not in item.path.parents)
 
 

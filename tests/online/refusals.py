@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.flare.flare_parties import Command
 
 
-def assert_told(clients: dict[str, Command], sentence: str) -> None:
+def assert_reported(clients: dict[str, Command], sentence: str) -> None:
     """Check that clients ended with the server's sentence, and exit code 2."""
     for client in clients.values():
         assert client.ends(60) == 2, client.said

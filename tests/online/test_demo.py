@@ -62,7 +62,7 @@ def test_the_model_is_that_of_one_process_bit_for_bit(tmp_path, hyfdca):
 
 
 def test_ctrl_c_ends_all_processes(tmp_path):
-    """Also before the study runs."""
+    """It also does so before the study runs."""
     demo = start(tmp_path)
     said = tmp_path / "said"
     wait_until(lambda: "The server is up" in said.read_text(), _PATIENCE, "the server")

@@ -204,7 +204,7 @@ class MovedClock:
         )
 
     def move(self, days: int) -> None:
-        """Have all processes see a clock that is ahead."""
+        """Make all processes see a clock that is ahead."""
         with self._file.open("r+b") as file:
             file.write((days * _DAY).to_bytes(8, "little", signed=True))
 
@@ -213,7 +213,7 @@ class MovedClock:
 def test_a_clock_that_jumps_for_a_moment(
     tmp_path: Path, days: int, seconds: float
 ) -> None:
-    """Also beyond the end of all certificates: the study resumes by itself."""
+    """The study resumes by itself, even after a time beyond all certificates."""
     clock = MovedClock(tmp_path)
     with study(tmp_path, clock.before) as made:
         chaos = in_rounds(made)

@@ -154,7 +154,7 @@ def write_job(folder: Path, path: str, code: bool = False) -> Path:
 
 
 def submit_as(role: str, kits: Path) -> None:
-    """Have the coordinator submit jobs with another role: its root can issue any."""
+    """Let the coordinator submit jobs with another role: its root can issue any."""
     startup, key = kits / "server/admin/startup", tls.new_key()
     shown = read_authority(kits / "ca").issue(ADMIN, role, key.public_key())
     (startup / "client.key").write_bytes(tls.key_pem(key))

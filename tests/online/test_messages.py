@@ -158,7 +158,7 @@ def test_admin_commands_need_the_servers_own_kit(study: Study) -> None:
 
 def intrusion(kit: Path, name: str) -> str:
     """Return what a startup kit gets out of the server."""
-    words = [sys.executable, "-m", "tests.flare.intruder", str(kit), name]
+    words = [sys.executable, "-m", "tests.flare.port.intruder", str(kit), name]
     done = subprocess.run(  # noqa: S603  # our own command
         words, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
     )
@@ -166,17 +166,22 @@ def intrusion(kit: Path, name: str) -> str:
 
 
 def test_strangers_who_only_connect_do_not_stop_a_study(study: Study) -> None:
-    """1,500 idle connections under a soft limit of 1,024 files; rounds continue."""
+    """1,500 idle connections under a soft limit of 1,024 files; rounds continue.
+
+    They are shut down long before TLS is overdue, those of another address are not.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most < 4096:
         pytest.skip(
             f"this system allows {most} open files; 1,500 connections need more"
         )
     wait_until(lambda: study.rounds, 60.0, study.server.said)
-    port = int(read_server_kit(study.kit).owner.address.rpartition(":")[2])
     with few_files(most), ExitStack() as connected:
-        for _ in range(1500):
-            connected.enter_context(socket.create_connection(("localhost", port)))
+        crowd = idle(study, "127.0.0.2", 1500, connected)
+        few = idle(study, "127.0.0.3", 20, connected)
+        wait_until(lambda: sum(map(is_open, crowd)) <= 100, 3.0, "they are shut down")
+        assert all(map(is_open, few))
+        assert is_open(crowd[-1])
         before = study.rounds
         wait_until(lambda: study.rounds > before + 3, 60.0, study.server.said)
     [parent] = study.server.family("server.server_train")
@@ -184,12 +189,36 @@ def test_strangers_who_only_connect_do_not_stop_a_study(study: Study) -> None:
     everybody = [study.server, *study.clients]
     for process in (p for command in everybody for p in command.family("")):
         assert process.rlimit(resource.RLIMIT_CORE) == (0, 0)
-    before = study.rounds
-    wait_until(lambda: study.rounds > before + 3, 60.0, study.server.said)
+    printed = (study.kit / "log" / "server.log").read_text("utf-8")
+    assert "connections from 127.0.0.2 that had not completed TLS" in printed
+    assert "connections from 127.0.0.1 that" not in printed  # the organisations'
+
+
+def idle(
+    study: Study, source: str, number: int, connected: ExitStack
+) -> list[socket.socket]:
+    """Connect to the server from an address of this machine, and send nothing."""
+    server = ("127.0.0.1", read_server_kit(study.kit).owner.port)
+    made = []
+    for _ in range(number):
+        own = socket.create_connection(server, source_address=(source, 0))
+        own.setblocking(False)
+        made.append(connected.enter_context(own))
+    return made
+
+
+def is_open(own: socket.socket) -> bool:
+    """Return whether the server has not ended a connection."""
+    try:
+        return bool(own.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
 
 
 def test_a_study_ends_at_all_parties(study: Study) -> None:
-    """With all its rounds, and with neither keys nor data in the logs."""
+    """All rounds were run, and logs have neither keys nor data."""
     study.may_end()
     assert study.server.ends(120) == 0
     assert [client.ends(60) for client in study.clients] == [0, 0]

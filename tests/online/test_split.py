@@ -76,7 +76,7 @@ def start(*command):
 
 
 def run_all(home):
-    """Have all parties take part; return exit codes and output, by party."""
+    """Let all parties take part; return exit codes and output, by party."""
     asking = ("predict", "--kit", home / "north", "--data", home / "north" / "rows.csv")
     holding = ("holder", home / "city", home / "city" / "rows.csv")
     processes = {

@@ -130,14 +130,17 @@ def study(
 
 
 def add_text_and_dates(own: Organisation) -> None:
-    """Add a column of text with a rare level, and one of dates."""
+    """Add a column of text with rare levels, and one of dates."""
     wards = ["ICU", "emergency", "ICU", "harbour"]
-    own.table["ward"] = ["attic" if r == 30 else wards[r % 4] for r in own.rows]
+    rare = dict.fromkeys(range(28, 32), "attic") | dict.fromkeys(
+        range(32, 36), "cellar"
+    )
+    own.table["ward"] = [rare.get(r, wards[r % 4]) for r in own.rows]
     own.table["admitted"] = [f"2025-{1 + r % 12:02d}-17" for r in own.rows]
 
 
 def as_parquet(made: Site, name: str) -> None:
-    """Have an organisation keep its table as Parquet."""
+    """Make an organisation keep its table as Parquet."""
     for path in (made.folder / f"{name}.csv", made.data[name]):
         pyarrow.parquet.write_table(
             pyarrow.csv.read_csv(path), path.with_suffix(".parquet")
@@ -249,7 +252,7 @@ def test_the_history_is_that_of_one_process(study: Study) -> None:
 
 
 def test_the_model_was_tested_as_in_one_process(study: Study) -> None:
-    """On the rows set aside, with the same numbers, bit for bit."""
+    """The numbers on the rows set aside are the same, bit for bit."""
     found = study.ended.result("result.json")["evaluation"]
     assert found == study.expected.evaluation
     assert found["n_rows"] > 10
@@ -257,7 +260,7 @@ def test_the_model_was_tested_as_in_one_process(study: Study) -> None:
 
 
 def test_vectors_were_sealed_as_the_study_says(study: Study) -> None:
-    """With BFV, not with a scheme whose messages are smaller; but totals by stream."""
+    """BFV sealed them, although others take fewer bytes; stream sealed totals."""
     sealed_with = dict(study.ended.result("result.json")["sealed_with"])
     assert sealed_with.pop("totals") == "stream"
     assert all(scheme.startswith("bfv") for scheme in sealed_with.values())
@@ -282,14 +285,14 @@ def test_the_server_writes_a_report(study: Study) -> None:
 
 
 def test_rows_without_a_label_and_blank_cells_are_counted(study: Study) -> None:
-    """As in one process."""
+    """The counts are those of one process."""
     for result in (study.ended.result("result.json"), study.expected.result()):
         assert result["rows_without_label"] == 1
         assert result["filled_cells"] == 2
 
 
 def test_no_kit_has_a_number_of_a_table(study: Study) -> None:
-    """Whatever was logged or kept."""
+    """Neither logs nor state contain one."""
     made = study.ended
     rows = made.data["north"].read_text("utf-8").splitlines()[1:]
     cells = {row.split(",")[1].encode() for row in rows}

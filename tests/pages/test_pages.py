@@ -20,7 +20,7 @@ HOSTILE = """</script><script>alert(1)</script> "quoted" 'text' & <b>"""
 
 @given(st.text(), st.text())
 def test_text_comes_back_as_it_was(content, value):
-    """Whatever the text and an attribute are, a reader gets them unchanged."""
+    """A reader gets any text and any attribute unchanged."""
     parsed = Parsed(element("p", content, data_x=value))
     # Line ends and null characters are normalised by all readers of HTML.
     if not set(content + value) & set("\r\0"):
@@ -45,7 +45,7 @@ def test_json_in_a_script_is_the_same_json(content):
 
 
 def test_tables_escape_names():
-    """In HTML as markup, in Markdown as columns."""
+    """Names are escaped as markup in HTML and as columns in Markdown."""
     table = Table("title", ("name", "a|b"), ((HOSTILE, "1"),), "note <b>")
     assert HOSTILE in Parsed(as_html(table)).text
     assert "<script" not in as_html(table)
@@ -59,7 +59,7 @@ def test_a_row_needs_a_text_per_column():
 
 
 def test_the_policy_allows_the_page_s_own_scripts_alone():
-    """Two scripts by their hashes, no addresses, and data that is no program."""
+    """Two scripts by their hashes, no addresses, and data that is not a program."""
     chart = chart_html("one", json.dumps({"data": [], "layout": {"t": HOSTILE}}), "")
     page = page_html(HOSTILE, chart)
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]

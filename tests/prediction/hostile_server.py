@@ -43,7 +43,7 @@ class Hostile:
         ]
 
     def request(self):
-        """Have the asker sign a request."""
+        """Let the asker sign a request."""
         return decode(self.say(0, "request", Message()), p.Asked)
 
     def consider(self, rank, asked, asker=0):
@@ -52,13 +52,13 @@ class Hostile:
         return decode(self.say(rank, "consider", said), p.Consent | p.Declined)
 
     def let_find(self, rank):
-        """Have a holder recognise the rows that the asker asks for."""
+        """Let a holder recognise the requested rows."""
         batch = decode(self.say(rank, "blind", Message()), p.BlindedIds)
         evaluated = self.evaluate(rank, batch)
         self.say(rank, "recognise", evaluated)
 
     def evaluate(self, rank, batch):
-        """Have the asker evaluate a batch of a holder's points."""
+        """Let the asker evaluate a batch of a holder's points."""
         fields = msgspec.structs.asdict(batch)
         request = p.EvaluateRequest(**fields, holder=rank)
         return decode(self.say(0, "evaluate", request), p.EvaluatedIds)

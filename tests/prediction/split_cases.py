@@ -93,7 +93,7 @@ class Split:
         self.clock = Clock()
         self.tables = [part_of(self.model, self.cells, own) for own in self.holdings]
         self.said: list[tuple[str, int, bytes, bytes]] = []
-        self.told: list[str] = []
+        self.sentences: list[str] = []
 
     def log(self, rank: int) -> PredictionLog:
         """Return an organisation's log from disk."""
@@ -109,7 +109,7 @@ class Split:
             party = PredictionParty(
                 self.plan, self.identities[rank], self.roster, self.stores[rank]
             )
-            members.append(party.member(bringing, self.told.append))
+            members.append(party.member(bringing, self.sentences.append))
         return members
 
     def run(self, *askers: str) -> tuple[list[Any], list[PredictionClient]]:
@@ -129,3 +129,11 @@ class Split:
         answers, members = self.run(asker)
         assert [a.refusal for a in answers] == [""]
         return members[self.names.index(asker)].scores
+
+
+# Rows 1 to 3 are complete; 0 and 4 lack a feature; x1 is held twice, and x0 too.
+HOLDINGS = [
+    ([0, 1, 2, 3, 4], [0, 1]),
+    ([4, 3, 2, 1, 8], [1, 2]),
+    ([3, 0, 1, 2], [3, 0]),
+]

@@ -192,7 +192,7 @@ def test_the_default_file(tmp_path, monkeypatch, hyfdca):
 
 
 def test_many_classes_are_summed_up(tmp_path, hyfdca):
-    """Of many classes the first ten are counted singly, the others together."""
+    """The first ten classes are counted singly, the others together."""
     classes = tuple(f"c{number:02d}" for number in range(15))
     model = model_at(
         tmp_path,

@@ -15,19 +15,9 @@ from hyfdca.cli.displays.predict import predict_here
 from hyfdca.errors import StudyError
 from hyfdca.model.model import read_model
 from hyfdca.prediction.complete_rows import PredictionFiles
-from hyfdca.prediction.policy import PredictionLog
-from hyfdca.prediction.split_rows import (
-    PredictionParty,
-    brought,
-    predict_locally,
-    predictions_of,
-    table_to_predict,
-)
-from hyfdca.runtime.store import MemoryStore
-from hyfdca.study.file import load
 from hyfdca.study.local.training import train_file
 from tests.prediction.predictions import predicted
-from tests.support.durable_runs import Consortium
+from tests.prediction.split_files import predicted_split
 from tests.support.mixed_tables import MixedStudy, mixed_frame, pooled_features
 
 pytestmark = pytest.mark.usefixtures("no_figure")
@@ -112,7 +102,7 @@ def test_unknown_levels_are_shown(study):
 
 
 def test_the_most_frequent_unknown_level_is_shown(study):
-    """By column; levels that the model names, rare ones too, are not it."""
+    """It is shown by column; levels that the model names, even rare ones, are known."""
     rows = mixed_frame().iloc[[0, 0, 0, 0]].assign(id=list("abcd"))
     rows["ward"] = ["ICU", "ICU", "roof", "ICU"]
     rows["code"] = ["98", "99", "99", "7"]
@@ -126,7 +116,7 @@ def test_the_most_frequent_unknown_level_is_shown(study):
         (
             lambda f: {"admitted": f["admitted"].dt.strftime("%d.%m.%Y")},
             r"column .admitted. of rows.csv has \d+ cells that look like dates, but "
-            r"not all cells are dates as in 2024-12-31; write all of them so\.",
+            r"not all cells are dates as in 2024-12-31; write all of them like that\.",
         ),
         (
             lambda _: {"smoker": "J"},
@@ -175,10 +165,10 @@ REFUSED = {
 def test_refusals(study, tmp_path, case):
     """One sentence names the file and the column."""
     change, message = REFUSED[case]
-    with pytest.raises(StudyError) as told:
+    with pytest.raises(StudyError) as raised:
         predict(study, change(mixed_frame()), tmp_path=tmp_path)
-    assert message in str(told.value)
-    assert "rows.csv" in str(told.value)
+    assert message in str(raised.value)
+    assert "rows.csv" in str(raised.value)
 
 
 def trained_with(folder, **settings):
@@ -214,29 +204,24 @@ def test_rows_split_over_organisations(study):
         'name = "city"', 'name = "city"\nmay_predict = true'
     )
     path.write_text(text)
-    consortium, file = Consortium(folder), load(path)
-    members, tables = [], []
-    for rank, client in enumerate(file.clients):
-        tables.append(table_to_predict(file, client, folder / client.data, model))
-        bringing = brought(
-            file,
-            tables[-1],
-            model,
-            PredictionLog(MemoryStore()),
-            client.name == "city",
-        )
-        party = PredictionParty(
-            consortium.plan, consortium.identities[rank], consortium.roster
-        )
-        members.append(party.member(bringing))
-    [answer] = predict_locally(consortium.plan, members)
-    assert answer.refusal == ""
-    made = predictions_of(model, tables[1], members[1].scores)
+    made = predicted_split(path, model, asker=1)
     assert made.n_left_out == made.n_filled == 0
     frame = mixed_frame().set_index("id").loc[list(made.predictions.ids)]
     complete = predict(study, frame.reset_index()).margins
     np.testing.assert_allclose(made.predictions.margins, complete, atol=1e-12)
     assert made.predictions.n_unknown == frame["ward"].isin(["chapel", "attic"]).sum()
+
+
+@pytest.mark.parametrize("zone", ["", "Z", "+02:00", "-0800"])
+def test_dates_as_text_in_frames(study, zone):
+    """With a zone or without, they are the days that the clocks of the zone show."""
+    folder, _ = study
+    estimator = HyFDCAClassifier.from_model(folder / "out" / "model.json")
+    frame = mixed_frame()
+    written = frame["admitted"].dt.strftime("%Y-%m-%dT%H:%M:%S") + zone
+    frame = frame.assign(admitted=written if zone else frame["admitted"].astype(str))
+    expected = predict(study, frame).margins[:, 0]
+    np.testing.assert_array_equal(estimator.decision_function(frame), expected)
 
 
 def test_pandas_categories_are_levels_by_name(study):

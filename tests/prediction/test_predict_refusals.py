@@ -28,6 +28,11 @@ def spoil(row, name, value):
 
 BAD = {
     "no feature": (without("age", "Größe"), [], "no column 'age', 'Größe', .*; add"),
+    "other capitals": (
+        lambda frame: frame.rename(columns={"age": "Age"}),
+        [],
+        "needs .did you mean 'Age'..; add it, or correct its name",
+    ),
     "no ID": (
         without("id"),
         [],
@@ -36,7 +41,11 @@ BAD = {
     "other ID": (without(), ["--id-column", "key"], "no column 'key', .*--id-column"),
     "other label": (without("y"), ["--label-column", "z"], "'z', .* --label-column"),
     "text": (spoil(0, "age", "old"), [], "column 'age' of full.csv has 1 cell that"),
-    "missing": (spoil(2, "age", np.nan), [], "In full.csv 1 cell is missing, .*fill"),
+    "missing": (
+        spoil(2, "age", np.nan),
+        [],
+        "In full.csv 1 cell is missing, the first in column 'age', .*fill",
+    ),
     "infinite": (spoil(2, "age", np.inf), [], "1 number that is infinite"),
     "ID twice": (
         spoil(1, "id", "r0"),

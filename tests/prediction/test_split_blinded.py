@@ -83,7 +83,7 @@ def test_blinding_changes_no_score(kind, scheme):
 
 
 def test_keyed_ids_take_no_points():
-    """Where the study says so, nobody blinds anything."""
+    """With keyed IDs, nobody blinds anything."""
     split = Split(
         make_model(), random_cells(9), HOLDINGS, study={"prediction_ids": "keyed"}
     )
@@ -183,7 +183,7 @@ def test_invalid_points_of_a_holder(hostile, point):
 
 @pytest.mark.parametrize("point", [bytes(32), ORDER_TWO, b"\xff" * 32])
 def test_invalid_points_of_the_asker(hostile, point):
-    """A holder refuses them too, and can go on with valid ones."""
+    """A holder refuses them too, and can continue with valid ones."""
     batch = blinded(hostile)
     evaluated = hostile.evaluate(1, batch)
     points = memoryview(point + bytes(evaluated.points[32:]))

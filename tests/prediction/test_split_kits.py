@@ -13,104 +13,14 @@ import pytest
 
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.errors import StudyError
-from hyfdca.flare.network import Failure, Network
 from hyfdca.flare.predictions import asking
 from hyfdca.flare.predictions import serving as predicting
 from hyfdca.kits.key_files import write_identity
-from hyfdca.model.file import as_bytes
 from hyfdca.prediction.policy import LOG_FILE
-from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.study import outcome
-from tests.model.models import make_model, make_table, random_cells
+from tests.model.models import make_model, make_table
+from tests.prediction.made_kits import HOLDINGS, Kits
 from tests.support.consortia import assert_one_sentence
-
-_STUDY = """\
-[study]
-name = "split"
-loss = "logistic"
-encryption = "stream"
-id_column = "id"
-label_column = "y"
-predictions_per_hour = 9
-"""
-HOLDINGS = {"north": (range(5), [0, 1]), "city": ([4, 2, 0, 1, 6], [1, 2, 3])}
-
-
-class Kits:
-    """Two organisations and a server, each with a folder, in one process."""
-
-    def __init__(self, home):
-        self.home, self.names = home, tuple(HOLDINGS)
-        self.askers, self.failing = ("north",), None  # who, in which phase
-        self.model, self.cells = make_model(missing="refuse"), random_cells(7)
-        identities = {name: Identity.generate() for name in self.names}
-        entries = [
-            f'[[clients]]\nname = "{name}"\npublic_key = "{own.public.text}"\n'
-            f"may_predict = {str(name == 'north').lower()}\n"
-            for name, own in identities.items()
-        ]
-        for name in ("server", *self.names):
-            for folder in ("state", "log", "out", "flare/startup", "admin/startup"):
-                (home / name / folder).mkdir(parents=True)
-            part = "server" if name == "server" else "client"
-            (home / name / f"flare/startup/fed_{part}.json").touch()
-            (home / name / "admin/startup/fed_admin.json").touch()
-            (home / name / "study.toml").write_text("\n".join([_STUDY, *entries]))
-        for name, own in identities.items():
-            write_identity(own, home / name / "keys")
-            self.write_model(name, self.model)
-            self.write_rows(name)
-
-    def write_model(self, name, model):
-        """Give an organisation a model."""
-        (self.home / name / "out" / "model.json").write_bytes(as_bytes(model.file))
-
-    def rows(self, name):
-        """Return the file of an organisation's rows."""
-        return self.home / name / "rows.csv"
-
-    def write_rows(self, name, cells=None):
-        """Write rows with a text column that no model has, and some labels."""
-        rows, columns = HOLDINGS[name]
-        cells = self.cells if cells is None else cells
-        features = [self.model.features[column] for column in columns]
-        with self.rows(name).open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["id", "y", "note", *features])
-            labels = ["yes", "", "no", "yes", "no"]
-            for row, label in zip(rows, labels, strict=True):
-                writer.writerow([f"r{row}", label, "text", *cells[row, columns]])
-
-    def serve(self, *askers):
-        """Run a job with everybody in it; by default, ``askers`` ask."""
-        handlers = {
-            name: (asking if name in (askers or self.askers) else predicting).join(
-                self.home / name, self.rows(name)
-            )
-            for name in self.names
-        }
-
-        def courier(name, request, timeout):
-            if request.kind != "ask":
-                return b""
-            if (name, request.phase) == self.failing:
-                return Failure("did not answer within 1 s")
-            try:
-                payload = bytes(request.payload)
-                return handlers[name].handle(request.stage, request.phase, payload)
-            except RemoteProtocolError as error:
-                return Failure(f"refused: {error}")
-
-        network = Network(self.names, courier)
-        try:
-            predicting.serve(self.home / "server", network)
-        finally:
-            network.close()
-
-    @property
-    def answered(self):
-        """The outcomes of all askers."""
-        return json.loads((self.home / "server" / "state/answered.json").read_text())
 
 
 @pytest.fixture
@@ -207,7 +117,7 @@ def test_labels_are_checked_before_asking(kits, hyfdca):
     assert code == 2
     assert_one_sentence(error)
     assert "4 rows have a label that is not a number" in error
-    assert error.endswith("correct them, or leave them blank.\n")
+    assert error.endswith("not $1,234.50), or leave them blank.\n")
     assert [n_counted(kits, name) for name in HOLDINGS] == [0, 0]
 
 
@@ -327,7 +237,7 @@ def test_a_refusal_replaces_no_scores(kits):
 
 
 def test_a_command_that_cannot_start_reads_nothing_old(kits, hyfdca, monkeypatch):
-    """It says why it cannot start, not what an earlier request was told."""
+    """It says why it cannot start, not how an earlier request was refused."""
     side = asking.own_side(kits.home / "north", kits.rows("north"), asks=True)
     old = asking.AskedOutcome("An old refusal.")
     side.kept.write("scores", msgspec.msgpack.encode(old))

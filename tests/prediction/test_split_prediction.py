@@ -13,23 +13,15 @@ from hypothesis import strategies as st
 
 from hyfdca.errors import StudyError
 from hyfdca.prediction import messages as p
-from hyfdca.prediction.policy import LOG_FILE
 from hyfdca.prediction.split_rows import predictions_of
 from hyfdca.protocol.client_session import TOKEN_BYTES, decode, unframe
 from hyfdca.protocol.codec import unpack_tokens
 from hyfdca.stages.alignment import messages as a
 from tests.model.models import make_model, make_table, random_cells
-from tests.prediction.split_cases import NAMES, STUDY_HASH, Split, part_of
+from tests.prediction.split_cases import HOLDINGS, NAMES, STUDY_HASH, Split, part_of
 from tests.support.thoroughness import examples
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
-
-# Rows 1 to 3 are complete; 0 and 4 lack a feature; x1 is held twice, and x0 too.
-HOLDINGS = [
-    ([0, 1, 2, 3, 4], [0, 1]),
-    ([4, 3, 2, 1, 8], [1, 2]),
-    ([3, 0, 1, 2], [3, 0]),
-]
 KINDS = {"two": "logistic", "three": "logistic", "regression": "squared"}
 SCHEMES = ["stream", "bfv", "paillier"]
 
@@ -120,7 +112,7 @@ columns = st.sets(st.integers(0, 3), min_size=1).map(sorted)
 @settings(max_examples=examples(40))
 @given(st.lists(st.tuples(numbers, columns), min_size=2, max_size=4), st.data())
 def test_any_holdings(holdings, data):
-    """Whatever the holdings, cells count once, and absent ones are counted."""
+    """For all holdings, cells count once, and absent ones are counted."""
     model = make_model("two", scale="standard", missing="refuse")
     asker = data.draw(st.integers(0, len(holdings) - 1))
     split = Split(model, random_cells(6), holdings, "stream")
@@ -189,7 +181,7 @@ def test_several_ask():
 
 
 def test_cells_that_disagree():
-    """Different values of one cell are refused; the asker is told how many."""
+    """Different values of one cell are refused; the asker learns how many."""
     split = Split(make_model(missing="refuse"), random_cells(9), HOLDINGS)
     split.tables[1].cells.data[:] += 1.0
     answers, members = split.run("north")
@@ -307,103 +299,6 @@ def test_what_an_asker_can_solve():
     solved = np.linalg.lstsq(model.weights[2:].T, rest.T, rcond=None)[0].T
     found = solved * model.scaling.scale[2:] + model.scaling.offset[2:]
     assert np.abs(found - cells[:, 2:]).max() < 1e-9
-
-
-# Permission, limit, log
-
-
-def test_an_asker_that_may_not_ask_stops_nobody_else():
-    """Its own log refuses it, as after an earlier attempt; the next is served."""
-    split = Split(make_model(), random_cells(9), HOLDINGS, per_hour=9)
-    split.scores("north")
-    [refused, served], members = split.run("north", "coast")
-    assert "'north' gives 'north' no predictions" in refused.refusal
-    assert members[0].refusal == refused.refusal
-    assert members[0].scores is None
-    assert served.refusal == ""
-    assert members[2].scores is not None
-    assert len(split.log(0).entries) == 2  # its first request, and coast's
-
-
-def test_permission():
-    """Without may_predict everybody gives nothing, and the asker signs no request."""
-    split = Split(make_model(), random_cells(9), HOLDINGS, may_predict=("city",))
-    [answer], _ = split.run("north")
-    assert "gives 'north' no predictions: the study file" in answer.refusal
-    assert not any(split.log(rank).entries for rank in range(3))
-    split.scores("city")
-
-
-def test_the_limit_is_kept_over_restarts():
-    """Rows of the last hour count, whoever restarted in between."""
-    split = Split(make_model(), random_cells(9), HOLDINGS, per_hour=9)
-    split.scores("north")
-    split.clock.pass_by(minutes=59)
-    [answer], _ = split.run("north")
-    assert "leaves it 4 rows at present" in answer.refusal
-    split.scores("coast")  # has a limit of its own
-    split.clock.pass_by(minutes=2)
-    split.scores("north")
-
-
-def test_holders_keep_the_limit_themselves():
-    """An asker that forgets its log is refused by the others."""
-    split = Split(make_model(), random_cells(9), HOLDINGS, per_hour=9)
-    split.scores("north")
-    split.logs[0].remove(LOG_FILE)
-    answers, members = split.run("north")
-    sentence = (
-        "Organisation 'city' gives 'north' no predictions: the study's "
-        "predictions_per_hour leaves it 4 rows at present; ask for fewer rows, or wait."
-    )
-    assert answers[0].refusal == sentence == members[0].refusal
-    assert sentence in split.told
-    assert members[0].scores is None
-    assert [len(split.log(rank).entries) for rank in (1, 2)] == [1, 1]
-    assert not any(phase == "parts" for phase, *_ in split.said[-4:])
-
-
-def test_a_clock_that_is_set_back():
-    """Setting a clock back gives nobody more rows."""
-    split = Split(make_model(), random_cells(9), HOLDINGS, per_hour=9)
-    split.scores("north")
-    split.clock.pass_by(hours=-30)
-    [answer], _ = split.run("north")
-    assert "leaves it 4 rows" in answer.refusal
-
-
-def test_the_log():
-    """Everybody logs who asked when and for how many rows, but no ID."""
-    split = Split(make_model(), random_cells(9), HOLDINGS)
-    split.scores("coast")
-    for rank in range(3):
-        [entry] = split.log(rank).entries
-        assert (entry.time, entry.asked_by, entry.rows) == (split.clock(), "coast", 4)
-        content = split.logs[rank].read(LOG_FILE)
-        assert content.count(b"\n") == 1
-        assert not any(id_.encode() + b'"' in content for id_ in split.tables[2].ids)
-
-
-def test_a_damaged_log():
-    """A holder that cannot count past requests gives nothing, and says so."""
-    split = Split(make_model(), random_cells(9), HOLDINGS)
-    split.logs[1].write(LOG_FILE, b'{"time": "yes')
-    with pytest.raises(Exception, match="its log of predictions cannot be read"):
-        split.run("north")
-    assert any("is damaged" in sentence for sentence in split.told)
-    assert not any(phase == "parts" for phase, *_ in split.said)
-
-
-def test_another_model():
-    """A holder with another model gives nothing."""
-    split = Split(make_model(), random_cells(9), HOLDINGS)
-    split.models["coast"] = make_model(l2=0.2)
-    answers, members = split.run("north")
-    assert (
-        "'coast' gives 'north' no predictions: it asks for scores of another model"
-        in (answers[0].refusal)
-    )
-    assert members[0].scores is None
 
 
 # What an asker makes of it

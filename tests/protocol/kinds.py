@@ -86,3 +86,16 @@ def runs_of(kind: str, scheme: str = "none") -> Iterator[Run]:
     rest = itertools.product(AXES["profile"], AXES["presence"], AXES["labels"])
     runs = (make_run(kind, *settings, scheme=scheme) for settings in rest)
     return filter(None, runs)
+
+
+# Each run has keys of its own.
+SECRETS = {"Sealers.check_key", "LocalSecrets.seed"}
+
+
+def may_follow(table, phase, last):
+    """Return whether a table allows a phase directly after another."""
+    after = table[phase].after
+    known = {last}
+    if last in table and table[last].counts_as:
+        known.add(table[last].counts_as)
+    return after is None or bool(known & set(after))

@@ -51,7 +51,7 @@ FOREIGN = "These bytes are not a checkpoint of hyfdca."
 
 
 def test_truncated_checkpoints_are_refused():
-    """Wherever they end, and if something follows."""
+    """They are refused wherever they end, and if something follows."""
     content = save(_chest())
     said = [refusal(Chest(), content[:length]) for length in range(len(content))]
     start = len("hyfdca checkpoint\n")
@@ -71,7 +71,7 @@ def test_damaged_checkpoints_are_refused():
 
 
 def test_checkpoints_of_another_version_are_refused(monkeypatch):
-    """With one sentence that names both versions, and says what to do."""
+    """One sentence names both versions and says what to do."""
     monkeypatch.setattr(checkpoint, "__version__", "0.0.7")
     content = save(_chest())
     used = Chest()
@@ -103,10 +103,10 @@ def test_states_of_others_are_refused(thing, content, said):
 
 
 def test_a_state_with_other_fields_is_refused():
-    """As of a class that kept more, or less."""
+    """It could be from a class that kept more, or less."""
     for members in ([], [1, 2]):
         forged = _forged(msgspec.msgpack.encode(["BoxState", *members]))
-        assert "does not read" in refusal(Box(), forged)
+        assert "cannot be read" in refusal(Box(), forged)
     assert decode(BoxState, _forged(msgspec.msgpack.encode(["BoxState", 1]))).value == 1
 
 
@@ -171,7 +171,7 @@ def test_a_field_of_another_type_is_refused(name, wrong):
     back = decode(TypedState, encode(good))
     assert all(same(getattr(back, name), value) for name, value in vars(good).items())
     forged = encode(TypedState(**{name: wrong}))
-    with pytest.raises(CheckpointError, match=rf"{name} of TypedState|does not read"):
+    with pytest.raises(CheckpointError, match=rf"{name} of TypedState|cannot be read"):
         decode(TypedState, forged)
 
 
@@ -193,7 +193,7 @@ def _forged(body):
 
 @given(st.binary())
 def test_bytes_that_are_no_state_are_refused(body):
-    """Even if the digest fits."""
+    """They are refused even if the digest fits."""
     assert refusal(Box(), body) in (FOREIGN, DAMAGED)
     refusal(Box(), _forged(body))
 
@@ -211,7 +211,7 @@ NODES = st.recursive(
 
 @given(NODES)
 def test_values_that_nobody_wrote_are_refused_or_read(node):
-    """Whatever is in the place of a value, only ``CheckpointError`` is raised."""
+    """Any value in another's place raises only ``CheckpointError``."""
     forged = _forged(msgspec.msgpack.encode(["BoxState", node]))
     box = Box()
     before = save(box)
@@ -244,9 +244,9 @@ def test_values_that_nobody_wrote_are_refused_or_read(node):
     ids=repr,
 )
 def test_arrays_have_as_many_numbers_as_bytes(node):
-    """Nothing is made as large as somebody says, and what is no value is refused."""
+    """Sizes in the bytes are not trusted, and invalid values are refused."""
     forged = _forged(msgspec.msgpack.encode(["BoxState", node]))
-    assert "does not read" in refusal(Box(), forged)
+    assert "cannot be read" in refusal(Box(), forged)
 
 
 def test_deep_values_are_refused():
@@ -255,4 +255,4 @@ def test_deep_values_are_refused():
         node = b"\x92\xa4list" * depth + b"\x01"  # a list in a list in a list ...
         body = msgspec.msgpack.encode(["BoxState", "here"])
         forged = _forged(body.replace(b"\xa4here", node))
-        assert "does not read" in refusal(Box(), forged)
+        assert "cannot be read" in refusal(Box(), forged)

@@ -30,7 +30,7 @@ class Clients:
             self.transcripts[client].note(False, self.number, "norms", request)
 
     def take_back(self, one_differs=False):
-        """Have a round end without the account of the last client; all return."""
+        """End a round without the account of the last client; all return."""
         kept = [transcript.state() for transcript in self.transcripts]
         before = self.accounts
         self.send(4, 5 if one_differs else 4, 4)
@@ -40,12 +40,12 @@ class Clients:
             transcript.go_back(state)
 
     def compare(self, accounts=None, is_last=False):
-        """Have all compare the accounts of the last comparison and give new ones."""
+        """Let all compare the accounts of the last comparison and give new ones."""
         self.number += 1
-        told = self.accounts if accounts is None else accounts
+        compared = self.accounts if accounts is None else accounts
         for transcript in self.transcripts:
             transcript.note(True, self.number, "keep", Message())
-            transcript.compare(KEY, told, is_last)
+            transcript.compare(KEY, compared, is_last)
         self.accounts = [
             transcript.account(KEY, client, EVERYBODY)
             for client, transcript in enumerate(self.transcripts)
@@ -61,7 +61,7 @@ def clients():
 
 
 def test_what_is_the_same_is_accepted_and_forgotten(clients):
-    """Also where some receive a request and some do not."""
+    """It also holds if only some receive a request."""
     for _ in range(5):
         clients.send(4, 4, 4)
         clients.send(5, 5, receivers=(0, 2))
@@ -72,11 +72,11 @@ def test_what_is_the_same_is_accepted_and_forgotten(clients):
 
 @pytest.mark.parametrize("delays", [0, 2])
 def test_a_server_that_sends_one_client_something_else_is_noticed(delays, clients):
-    """At the next comparison, even if accounts were lost in between."""
+    """It is noticed at the next comparison, even if accounts were lost in between."""
     clients.send(4, 4, 5)
     for _ in range(1 + delays):
         clients.compare(accounts=[])
-    with pytest.raises(RemoteProtocolError, match="something else than this one"):
+    with pytest.raises(RemoteProtocolError, match="something different from"):
         clients.compare()
 
 
@@ -116,7 +116,7 @@ def test_a_client_that_restarts_remembers_what_was_not_compared(clients):
     clients.transcripts[0] = Transcript()
     clients.transcripts[0].note(True, clients.number + 1, "hello", Message())
     clients.transcripts[0].restore(kept)
-    with pytest.raises(RemoteProtocolError, match="something else"):
+    with pytest.raises(RemoteProtocolError, match="something different"):
         clients.compare()
 
 
@@ -127,7 +127,7 @@ def test_going_back_makes_nobody_forget(method, clients):
     clients.send(4, 4, 5)
     clients.compare(accounts=[])
     method(clients.transcripts[0], before)
-    with pytest.raises(RemoteProtocolError, match="something else"):
+    with pytest.raises(RemoteProtocolError, match="something different"):
         clients.compare()
 
 
@@ -142,16 +142,16 @@ def test_rounds_that_are_taken_back_are_no_delays(clients):
 
 
 def test_what_was_sent_in_a_round_that_is_taken_back_is_compared(clients):
-    """As soon as a round is not taken back."""
+    """It is compared once a round is not taken back."""
     clients.take_back(one_differs=True)
     clients.take_back()
     clients.compare()
-    with pytest.raises(RemoteProtocolError, match="something else than this one"):
+    with pytest.raises(RemoteProtocolError, match="something different from"):
         clients.compare()
 
 
 def test_who_goes_back_does_not_start_to_count_delays_again(clients):
-    """They belong to the state that is restored."""
+    """The delays belong to the state that is restored."""
     for _ in range(3):
         clients.compare(accounts=[])
     clients.take_back()
@@ -172,7 +172,7 @@ def test_grids_of_several_totals_are_compared_without_their_seeds(bits, clients)
     if bits == 4:
         clients.compare()
         return
-    with pytest.raises(RemoteProtocolError, match="something else than this one"):
+    with pytest.raises(RemoteProtocolError, match="something different from"):
         clients.compare()
 
 
@@ -187,12 +187,12 @@ def test_grids_of_several_totals_are_compared_without_their_seeds(bits, clients)
     ],
 )
 def test_all_clients_work_at_the_same_fits(changed, clients):
-    """At the same strengths and folds, or the sum of their losses is no loss."""
+    """Sums of losses at different strengths or folds would be meaningless."""
     notice = FitsNotice(Move(0, [0.0]), [0, 1], [0, 0], (0.5, 0.5), 1.0)
     for client, transcript in enumerate(clients.transcripts):
         own = msgspec.structs.replace(notice, **(changed if client == 2 else {}))
         transcript.note(False, 10**6, "fits", own)
     clients.number = 10**6
     clients.compare()
-    with pytest.raises(RemoteProtocolError, match="something else than this one"):
+    with pytest.raises(RemoteProtocolError, match="something different from"):
         clients.compare()

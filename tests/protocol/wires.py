@@ -69,7 +69,7 @@ def four_clients(profile="sealed", n_features=8, **given) -> Run:
 
 
 def numbers_of(run: Run) -> Any:
-    """Return what a finished run found, but for the time it took."""
+    """Return what a finished run found, except for the time it took."""
     weights = run.finish()
     kept = [key for key in run.history[0] if not _is_cost(key)] if run.history else []
     records = [{key: record[key] for key in kept} for record in run.history]

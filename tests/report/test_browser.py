@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -76,7 +77,10 @@ def test_a_page_cannot_load_anything(tmp_path):
 @pytest.mark.slow
 def test_the_page_prints(tmp_path):
     """All charts are on paper, within its margins; so is what was folded."""
-    page = made(tmp_path)
+    page = made(tmp_path, scale='"standard"', holdout="0.3")
+    costs = json.loads((page.parent / "result.json").read_text())["about"]["costs"]
+    stages = [own["stage"] for own in costs if own["round_trips"]]
+    assert len(stages) > 7
     # What the browser does before it prints, on a screen that is far wider.
     script = "<script>dispatchEvent(new Event('beforeprint'));</script>"
     content = page.read_text().replace("</body>", f"{script}</body>")
@@ -89,6 +93,10 @@ def test_the_page_prints(tmp_path):
     ]
     assert len(widths) >= 9
     assert max(widths) == 680
+    for chart in ("chart-times", "chart-bytes"):  # no name is left out
+        own = drawn[drawn.index(f'id="{chart}"') :]
+        ticks = own[: own.index("</figure>")].count('class="ytick"')
+        assert ticks == len(stages)
     folded = re.findall(r"<details[^>]*>", drawn)
     assert set(folded) == {'<details class="printed" open="">'}
     for title in ("Calibration by bin", "Settings of the study file", "Names of the"):

@@ -32,7 +32,7 @@ def counted():
 
 
 def test_counts_are_those_of_the_labels():
-    """From bins of calibration, or else from the three shares."""
+    """They come from bins of calibration, or else from the three shares."""
     assert class_counts(found_in(), NAMES) == counted()
     assert class_counts(found_in(calibration=None), NAMES) == counted()
 
@@ -84,10 +84,27 @@ def test_the_page_compares_with_no_model(tmp_path):
     assert rows == sorted(counted().values())
     assert "predicted probability is above 0.5" in page.text
 
-    def weigh(result):
+
+@pytest.mark.usefixtures("no_figure")
+@pytest.mark.parametrize("where", ["study", "clients", "older file"])
+def test_rows_with_weights_are_not_counted(tmp_path, where):
+    """Whether [study] names them or each organisation."""
+    files = make_files()
+    if where == "study":
+        files.settings["weight_column"] = '"w"'
+    for own in files.organisations.values():
+        own.table["w"] = [1.0 + row % 2 for row in own.rows]
+        own.extra = 'weight_column = "w"' if where != "study" else ""
+    out = trained(files.write(tmp_path), tmp_path / "out")
+    evaluate(out)
+
+    def as_before(result):
+        del result["about"]["has_weights"]
         result["about"]["settings"]["weight_column"] = "w"
 
-    changed(out, "result.json", weigh)
+    if where == "older file":
+        changed(out, "result.json", as_before)
     write_report(out)
     page = Parsed((out / "report.html").read_text())
     assert "accuracy without a model" not in page.text
+    assert "with unequal weights they should be wider" in page.text

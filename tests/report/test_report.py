@@ -9,7 +9,7 @@ from hyfdca.audit.recording import train_recorded
 from hyfdca.audit.report import audit_folder
 from hyfdca.audit.values import VALUES
 from hyfdca.report.card import card_of
-from hyfdca.report.report import page_of, write_report
+from hyfdca.report.report import write_report
 from hyfdca.report.result_files import read_result_folder
 from tests.pages.reading import Parsed
 from tests.report.made_results import (
@@ -21,25 +21,12 @@ from tests.report.made_results import (
     scores_of,
     trained,
 )
-from tests.support.consortia import assert_one_sentence, make_files, scores
+from tests.support.consortia import make_files, scores
 from tests.support.mixed_tables import MixedStudy
 
 pytestmark = pytest.mark.usefixtures("no_figure")
 
 HOSTILE = "</script><script>alert(1)</script>"
-
-
-@pytest.fixture(scope="module")
-def once(tmp_path_factory):
-    """A trained study; not to be written to."""
-    folder = tmp_path_factory.mktemp("once")
-    return trained(make_files().write(folder), folder / "out")
-
-
-@pytest.fixture
-def out(once, tmp_path):
-    """A result folder that a test may change."""
-    return shutil.copytree(once, tmp_path / "out")
 
 
 def page_in(folder):
@@ -63,7 +50,9 @@ def test_the_page_and_the_card_have_the_facts(out):
     about = result["about"]
     excess = (result["primal"] - result["dual"]) / result["dual"]
     assert card["certificate"]["most_above_best"] == pytest.approx(excess)
-    assert "This model's loss is at most 0.0" in card["certificate"]["sentence"]
+    sentence = card["certificate"]["sentence"]
+    assert "This model's training loss with penalty is at most 0.0" in sentence
+    assert "above the lowest of any model of this kind on the pooled table" in sentence
     assert card["about"] == about
     for text in (
         card["certificate"]["sentence"],
@@ -89,6 +78,24 @@ def test_the_page_and_the_card_have_the_facts(out):
     assert set(page.charts) <= set(page.ids)
 
 
+def test_settings_of_every_table_are_shown(out):
+    """Those that are not the default, with the table that they stand in."""
+
+    def change(result):
+        result["about"]["evaluation"] = {"holdout": 0.2, "salt": "", "min_bin": 7}
+        result["about"]["algorithm"] = {"name": "bundle", "sub_groups": 3}
+
+    changed(out, "result.json", change)
+    page = page_in(out)
+    shown = [row for row in page.rows if row[:1] in (["[evaluation]"], ["[algorithm]"])]
+    assert shown == [
+        ["[algorithm]", "name", '"bundle"'],
+        ["[algorithm]", "sub_groups", "3"],
+        ["[evaluation]", "holdout", "0.2"],
+        ["[evaluation]", "min_bin", "7"],
+    ]
+
+
 def test_times_of_the_headline_and_the_table_agree(out):
     """Both are of all stages; a result without stages says what its seconds are."""
 
@@ -108,7 +115,7 @@ def test_times_of_the_headline_and_the_table_agree(out):
 
 
 def test_links_lead_to_sections(out):
-    """And every section has one."""
+    """Every section has a link."""
     page = page_in(out)
     links = [a["href"] for tag, a in page.elements if tag == "a"]
     sections = [a["id"] for tag, a in page.elements if tag == "section"]
@@ -117,7 +124,7 @@ def test_links_lead_to_sections(out):
 
 
 def test_held_out_rows_and_the_path_are_shown(out):
-    """With intervals, the choice, and curves."""
+    """The page shows intervals, the choice, and curves."""
     evaluate(out)
     page = page_in(out)
     found = json.loads((out / "result.json").read_text())["evaluation"]
@@ -133,9 +140,40 @@ def test_held_out_rows_and_the_path_are_shown(out):
         page.charts
     )
     assert "No rows were held out" not in page.text
-    assert "They are not sampling errors" in page.text
+    assert "They are neither sampling errors" in page.text
     assert card_in(out)["evaluation"]["auc_low"] == found["auc_low"]
     assert len(card_in(out)["path"]) == 9
+
+
+def test_what_the_study_has_changes_what_is_said(out):
+    """Weights make intervals wider, and cells that were blank may have been sent."""
+    evaluate(out)
+    plain = page_in(out).text
+
+    def change(result):
+        settings = {"weight_column": "w", "blank_cells": "share"}
+        result["about"]["settings"] |= settings
+
+    changed(out, "result.json", change)
+    weighted = page_in(out).text
+    for text, is_new in (
+        ("with unequal weights they should be wider", True),
+        ("no cell but those that another holder had blank", True),
+        ("no cell and no ID was sent", False),
+    ):
+        assert (text in weighted) is is_new
+        assert (text in plain) is not is_new
+
+
+@pytest.mark.parametrize(("given", "is_said"), [(None, True), (False, False)])
+def test_losses_of_scaled_targets_are_said_to_be_that(given, is_said, tmp_path):
+    """They are not in units of the target, unless the study says so."""
+    scale = {} if given is None else {"scale_target": "false"}
+    files = make_files(scores().tolist(), loss='"squared"', **scale)
+    folder = trained(files.write(tmp_path), tmp_path / "out")
+    evaluate(folder)
+    text = page_in(folder).text
+    assert ("The mean loss is that of training" in text) is is_said
 
 
 def test_charts_of_a_path_say_that_they_add_up(out):
@@ -217,7 +255,7 @@ def test_a_result_of_an_older_version(out):
 
 
 def test_what_did_not_converge_is_said_first(tmp_path):
-    """In the headline's colour, beside the certificate, and among the limits."""
+    """The headline's colour, the certificate and the limits say it."""
     path = make_files(encryption='"none"', max_rounds="2").write(tmp_path)
     out = trained(path, tmp_path / "out")
     page = page_in(out)
@@ -262,7 +300,7 @@ def test_levels_are_listed_only_where_there_are_any(once, tmp_path):
 
 
 def test_names_are_text(tmp_path):
-    """Of the study, organisations, features, classes and levels."""
+    """It covers names of the study, organisations, features and levels."""
     name = "The \"best\" <b>study</b> & 'co'"
     labels = [HOSTILE if s > 0 else "<i>well</i>" for s in scores()]
     files = make_files(labels=labels, name=json.dumps(name), encryption='"none"')
@@ -307,104 +345,9 @@ def test_no_row_and_no_key_is_in_it(tmp_path):
     assert len(cells) > 200
     for name in ("report.html", "model-card.json", "result.json"):
         content = (out / name).read_text()
-        if name == "report.html":  # but for plotly itself
+        if name == "report.html":  # except for plotly itself
             content = content[: content.index("<script>")]
         assert not [cell for cell in cells if cell in content]
         assert "secret" not in content.replace("secrets of those who hold", "").replace(
             "share secrets of holders", ""
         )
-
-
-# Which files it takes
-
-
-def test_a_folder_from_elsewhere_gives_the_same_files(out, tmp_path, hyfdca):
-    """Byte for byte: neither the place nor the time is in them."""
-    write_report(out)
-    moved = shutil.copytree(out, tmp_path / "else" / "where")
-    for name in ("report.html", "model-card.json"):
-        (moved / name).unlink()
-    code, output, errors = hyfdca("report", moved)
-    assert (code, errors) == (0, "")
-    assert str(moved / "report.html") in output.replace("\n", "")
-    for name in ("report.html", "model-card.json"):
-        assert (moved / name).read_bytes() == (out / name).read_bytes()
-
-
-def spoil(name, content):
-    """Return what writes something else to a file."""
-    return lambda out: (out / name).write_bytes(content)
-
-
-def replaced(name, **values):
-    """Return what changes keys of a JSON file."""
-    return lambda out: changed(out, name, lambda content: content.update(values))
-
-
-def as_folder(out):
-    """Have a folder where a file should be."""
-    (out / "result.json").unlink()
-    (out / "result.json").mkdir()
-
-
-def in_the_way(out):
-    """Have a folder where the page is to be."""
-    (out / "report.html").mkdir()
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (shutil.rmtree, "There is no folder"),
-        (lambda out: (out / "model.json").unlink(), "has no model.json"),
-        (spoil("model.json", b"{"), "model.json has a mistake"),
-        (spoil("result.json", b"\xff\xfe"), "result.json has a mistake"),
-        (spoil("result.json", b"[" * 100_000), "result.json has a mistake"),
-        (spoil("result.json", b"[]"), "result.json has a mistake"),
-        (spoil("history.json", b'[{"round": -1}]'), "history.json has a mistake"),
-        (replaced("result.json", evaluation={"auc": 7}), "at evaluation.auc"),
-        (replaced("result.json", about={"hyfdca": 1}), "at about"),
-        (replaced("result.json", path=[{}]), "at path[0]"),
-        (as_folder, "result.json is not a file"),
-        (in_the_way, "report.html is a folder"),
-    ],
-)
-def test_damaged_folders(change, said, out, hyfdca):
-    """One sentence and exit code 2."""
-    change(out)
-    code, output, errors = hyfdca("report", out)
-    assert (code, output) == (2, "")
-    assert_one_sentence(errors)
-    assert said in errors
-
-
-def test_organisations_without_plotly(out, hyfdca, monkeypatch, tmp_path):
-    """They can train, and have the card; the page says what it lacks."""
-
-    def absent():
-        raise ImportError("plotly")
-
-    monkeypatch.setattr("hyfdca.pages.page.plotly_script", absent)
-    code, output, errors = hyfdca("report", out)
-    assert (code, output) == (2, "")
-    assert_one_sentence(errors)
-    assert "needs plotly" in errors
-    path = make_files(encryption='"none"').write(tmp_path)
-    code, _, errors = hyfdca("train", path, "--out", tmp_path / "new")
-    assert code == 0
-    assert "needs plotly" in errors
-    written = {path.name for path in (tmp_path / "new").iterdir()}
-    assert "model-card.json" in written
-    assert "report.html" not in written
-
-
-def test_many_rounds_and_features_stay_small(out):
-    """A page has as many points as it has room for, whatever the study."""
-    rounds = json.loads((out / "history.json").read_text())
-    long = [{**rounds[-1], "round": n} for n in range(1, 30_001)]
-    (out / "history.json").write_text(json.dumps(long))
-    found = read_result_folder(out)
-    page = Parsed(page_of(card_of(found), found.history))
-    assert len(page.rows) < 200
-    write_report(out)
-    assert (out / "report.html").stat().st_size < 6_000_000

@@ -82,7 +82,7 @@ def test_odds_ratios_are_those_of_unscaled_data(scale, tmp_path):
 
 
 def test_features_are_sorted_by_what_a_step_does(tmp_path):
-    """Not by units: x4 varies 300 times as much as x2."""
+    """They are not sorted by units: x4 varies 300 times as much as x2."""
     card, _ = reported(complete(), tmp_path)
     found = card["coefficients"]["largest"]
     steps = [abs(own["per_scale"][0]) for own in found]
@@ -125,7 +125,9 @@ def test_levels_are_compared_with_their_reference(tmp_path):
         else:
             of = expected[name] / numbers[name].std(ddof=0)
             assert own["ratio"][0] == pytest.approx(np.exp(of), rel=1e-3)
-            assert change == f"one {'day' if name == 'admitted' else 'unit'} more"
+            changes = {"admitted": "one day more", "smoker": "1 instead of 0"}
+            assert change == changes.get(name, "one unit more")
+            assert (own["per_scale"] is None) is (name == "smoker")
         assert page.row(name, change)
 
 
@@ -161,7 +163,7 @@ def test_ticks_are_round(effects, shown):
 
 @pytest.mark.parametrize("size", 10.0 ** np.linspace(-9, 3, 60))
 def test_ticks_are_few(size):
-    """Of whatever size effects are."""
+    """There are few for effects of any size."""
     for effects in ([size], [-size], [-size, size], []):
         ticks = ratio_ticks(effects)
         assert 1 <= len(ticks["ticktext"]) <= 20
@@ -177,7 +179,7 @@ def _reference(card):
 
 
 def test_coefficients_of_numbers_are_in_units_of_the_target(tmp_path):
-    """As scikit-learn's ridge regression has them; there are no odds."""
+    """They are those of scikit-learn's ridge regression; there are no odds."""
     labels = [1000 + 100 * float(score) for score in scores()]
     settings = {"loss": '"half_squared"', "scale_target": "true"}
     card, page = reported(complete(labels=labels, **settings), tmp_path)
@@ -217,20 +219,21 @@ def test_several_classes_have_a_column_each(tmp_path):
     card, page = reported(make_files(labels=names, **COMPLETE), tmp_path)
     assert card["coefficients"]["outputs"] == ["high", "low", "mid"]
     first = card["coefficients"]["largest"][0]
-    assert len(first["ratio"]) == 3
-    assert page.row("feature", "high", "low", "mid")
-    assert page.row(first["feature"]) == [first["feature"], *map(ratio, first["ratio"])]
+    steps = first["ratio_per_scale"]
+    assert len(first["ratio"]) == len(steps) == 3
+    assert page.row("feature", "a step is", "high", "low", "mid")
+    assert page.row(first["feature"])[2:] == [ratio(own) for own in steps]
 
 
 @given(st.floats(1e-12, 1e8))
 def test_what_is_rounded_up_is_no_smaller(value):
-    """And at most a tenth larger."""
+    """It is at most a tenth larger."""
     assert value <= float(rounded_up(value).replace(",", "")) <= 1.1 * value
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-6, 1.0))
 def test_the_certificate_s_sentence_is_true(primal, part):
-    """Wherever the optimum lies between D and P, the loss is no further above it."""
+    """For any optimum between D and P, the loss is no further above it."""
     dual = primal * part
     entry = CertificateEntry(primal=primal, dual=dual, gap=None, relative_gap=None)
     found = in_words(entry, 0)
@@ -254,7 +257,7 @@ def test_nothing_is_claimed_without_a_bound(dual):
 
 @given(st.integers(1, 10**6), st.floats(0, 1))
 def test_an_interval_holds_the_share(n_rows, share):
-    """Within 0 and 1, but for rounding; it becomes shorter with more rows."""
+    """It is within 0 and 1, up to rounding, and becomes shorter with more rows."""
     observed = round(share * n_rows) / n_rows
     low, high = wilson(observed, n_rows)
     assert -1e-12 <= low <= observed <= high <= 1 + 1e-12
@@ -289,7 +292,7 @@ def test_numbers_are_short(value, text):
     [(1.0, "1.00"), (1.0021, "1.0021"), (0.99998, "0.999980"), (3.25e16, "3.25e+16")],
 )
 def test_odds_ratios_near_one_keep_their_digits(value, text):
-    """Otherwise units that are small would all show 1.00."""
+    """Otherwise small units would all show 1.00."""
     assert ratio(value) == text
 
 
@@ -298,12 +301,12 @@ def test_odds_ratios_near_one_keep_their_digits(value, text):
     [(0.0123, "12 ms"), (7.04, "7.0 s"), (125.0, "2 min 5 s"), (7260.0, "2 h 1 min")],
 )
 def test_times_have_a_suitable_unit(value, text):
-    """From milliseconds to hours."""
+    """Units range from milliseconds to hours."""
     assert seconds(value) == text
 
 
 def test_the_largest_are_kept(tmp_path, monkeypatch):
-    """Of many features, the card has those with the largest effect."""
+    """With many features, the card has those with the largest effect."""
     out = trained(complete().write(tmp_path), tmp_path / "out")
     whole = card_of(read_result_folder(out)).coefficients
     monkeypatch.setattr("hyfdca.report.coefficients.MOST", 2)

@@ -34,7 +34,7 @@ def run_small(job: jobs.Job, folder: Path, data: Path | None) -> SimulatedRun:
 
 @pytest.fixture
 def small_covtype(monkeypatch):
-    """Have jobs find the small table; count how often one is run."""
+    """Let jobs find the small table; count how often one is run."""
     ran: list[jobs.Job] = []
     run_job = jobs.run_job
 

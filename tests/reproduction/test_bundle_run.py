@@ -133,7 +133,7 @@ def test_what_is_sealed_and_opened_is_counted():
 
 
 def test_a_history_is_found_once(tmp_path, monkeypatch):
-    """For the same clients and limits; a damaged file is named."""
+    """It is found for the same clients and limits; a damaged file is named."""
     first = bundle_history(problem(), (3, 3), tmp_path, LIMITS)
     monkeypatch.setattr(bundle_run, "run_steps", None)
     assert bundle_history(problem(), (3, 3), tmp_path, LIMITS) == first

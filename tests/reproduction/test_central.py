@@ -33,13 +33,13 @@ def fits(*pairs):
     ],
 )
 def test_choosing(accuracies, published, chosen):
-    """By hand."""
+    """The choices are those found by hand."""
     assert chosen_l2(fits(*accuracies), 10_000, published) == chosen
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_the_paper_s_are_among_those_tried(name):
-    """Or they could never be chosen."""
+    """Otherwise they could never be chosen."""
     assert min(abs(l2 / DATA_SETS[name].l2 - 1.0) for l2 in L2_TRIED) < 1e-9
 
 

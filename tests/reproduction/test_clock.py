@@ -39,7 +39,7 @@ def test_the_paper_s_clock_by_hand():
 
 @pytest.mark.parametrize("method", ["fedavg", "hyfem"])
 def test_rivals_make_one_round_trip_and_do_not_encrypt(method):
-    """Whatever is counted."""
+    """It holds for every way of counting."""
     for latency in (0.0, 0.8):
         expected = [0.0, 0.5 + latency, 0.8 + 2 * latency]
         elapsed = clock_of(method, latency=latency).elapsed(RUN)

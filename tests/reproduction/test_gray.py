@@ -152,7 +152,7 @@ def test_grades_are_from_a_half_to_one(drawn):
 
 @given(tables())
 def test_the_front_is_what_comparing_all_pairs_gives(drawn):
-    """Row by row, with the definition."""
+    """Pairs of rows are compared by the definition."""
     rows, maximised = drawn
     expected = [not any(dominates(o, row, maximised) for o in rows) for row in rows]
     assert non_dominated(rows, maximised).tolist() == expected
@@ -171,7 +171,7 @@ def test_a_dominated_row_never_wins(drawn):
 
 @given(tables(min_rows=2))
 def test_a_row_has_a_lower_grade_than_one_that_dominates_it(drawn):
-    """Also in a table from which nothing was left out."""
+    """It also holds in a table from which nothing was left out."""
     rows, maximised = drawn
     grades = relational_grades(rows, maximised)
     for place, row in enumerate(rows):
@@ -197,7 +197,7 @@ def test_an_affine_change_of_a_criterion_changes_nothing(drawn, data):
 
 @given(tables(), st.randoms(use_true_random=False))
 def test_permuting_rows_permutes_grades(drawn, random):
-    """The order of runs does not matter, but for which of equals is first."""
+    """The order of runs does not matter, except for which of equals is first."""
     rows, maximised = drawn
     order = list(range(len(rows)))
     random.shuffle(order)

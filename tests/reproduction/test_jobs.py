@@ -33,7 +33,7 @@ def same(one, other):
 
 
 def test_outcomes_are_kept_and_not_found_again(small_covtype, tmp_path):
-    """Also those of runs that diverge; every number comes back."""
+    """Diverged runs are kept too; every number comes back."""
     first = list(run_jobs([JOB, *RIVALS], tmp_path, None, Workers(1)))
     again = list(run_jobs([JOB, *RIVALS], tmp_path, None, Workers(1)))
     assert [job for job, _ in first] == [job for job, _ in again] == [JOB, *RIVALS]
@@ -45,7 +45,7 @@ def test_outcomes_are_kept_and_not_found_again(small_covtype, tmp_path):
 
 
 def test_a_study_that_was_killed_does_the_rest(small_covtype, tmp_path, monkeypatch):
-    """What was done stays, what was not whole is no outcome."""
+    """Finished outcomes stay; incomplete files do not count."""
     whole = dict(run_jobs([JOB, *RIVALS], tmp_path / "whole", None, Workers(1)))
     small_covtype.clear()
     keep = jobs.keep_outcome
@@ -103,7 +103,7 @@ def test_another_job_has_another_file(change):
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"no json", b'{"rounds": []}'])
 def test_a_damaged_outcome_is_named(content, tmp_path):
-    """With one sentence that says what to do."""
+    """One sentence says what to do."""
     (tmp_path / JOB.file_name).write_bytes(content)
     with pytest.raises(StudyError, match=r"cannot be read .* delete it"):
         load_outcome(JOB, tmp_path)

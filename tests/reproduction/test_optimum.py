@@ -65,7 +65,7 @@ def test_it_is_found_once(tmp_path, monkeypatch):
 
 
 def test_a_damaged_file_is_named(tmp_path):
-    """With one sentence that says what to do."""
+    """One sentence says what to do."""
     certified_optimum(problem(), tmp_path)
     [path] = tmp_path.iterdir()
     path.write_bytes(b"{}")

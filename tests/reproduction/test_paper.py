@@ -76,7 +76,7 @@ def test_the_lowest_iic_is_one_step_per_client():
 
 
 def test_hyfem_has_the_hyperparameters_of_fedavg_on_news20():
-    """With μ = 1, but for the one IIC that was replaced."""
+    """It has μ = 1, except for the one IIC that was replaced."""
     for setting in SETTINGS:
         if setting.data_set == "news20":
             chosen = HYPERPARAMETERS[setting]

@@ -38,7 +38,7 @@ def test_equal_rounds(data_set, n_rounds):
     ("method", "most"), [("hyfdca", 9320), ("fedavg", 41_941), ("hyfem", 41_941)]
 )
 def test_equal_time(method, most):
-    """10,800 s allow at most so many rounds of 4.5 or 1 trips of 0.2575 s."""
+    """10,800 s limit the number of rounds of 4.5 or 1 trips of 0.2575 s."""
     setting = SETTINGS[0]
     key = RunKey(setting, method, "seconds", "paper")
     job = Plan(ALL, L2).job(key, HYPERPARAMETERS[setting][method])

@@ -58,7 +58,7 @@ class Watcher:
 
 
 def find_small_table(patch):
-    """Have every part of the study find the small table."""
+    """Let every part of the study find the small table."""
     patch.setattr(module, "require", lambda *_: "there")
     for own in (central, module, jobs):
         patch.setattr(own, "held_problem", lambda *_: problem(5e-5))
@@ -88,7 +88,7 @@ def test_a_study_has_every_run(study):
 
 
 @pytest.mark.slow
-def test_a_study_goes_on_where_it_was(study, small_covtype, tmp_path, monkeypatch):
+def test_a_study_resumes_where_it_was(study, small_covtype, tmp_path, monkeypatch):
     """Killed in the middle of its runs; the rest is run, and nothing twice."""
     find_small_table(monkeypatch)
     run_job, n_before = jobs.run_job, 30
@@ -130,7 +130,7 @@ def test_views_are_smoothed_and_end_in_time(study):
     elapsed = run.seconds + run.rounds * 4.5 * 0.2575 + scheme.seconds(run)
     in_time = elapsed[elapsed <= study.plan.seconds("covtype")]
     assert view.seconds == pytest.approx(in_time, rel=1e-12)
-    assert run.rounds[-1] > view.rounds[-1]  # it goes on until it is too late
+    assert run.rounds[-1] > view.rounds[-1]  # it continues until the time is up
 
 
 def test_a_dearer_encryption_leaves_fewer_rounds(study):
@@ -274,7 +274,7 @@ def test_all_rows_are_in_one_table(study):
 
 
 def test_a_data_set_that_is_not_there(monkeypatch, tmp_path):
-    """Is said before anything is run."""
+    """A missing data set is reported before anything is run."""
     monkeypatch.setattr(sources, "locate", lambda *_: None)
     with pytest.raises(StudyError, match=r"covtype.binary is not there"):
         reproduce(OPTIONS, tmp_path, Watcher())

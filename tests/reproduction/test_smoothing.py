@@ -31,7 +31,7 @@ VALUES = np.array([1.0, 2.0, 6.0, 3.0, 8.0])
     ],
 )
 def test_averages_by_hand(window, expected):
-    """There are n - ω + 1 of them."""
+    """There are n - ω + 1 averages."""
     averages = moving_average(VALUES, window)
     assert averages == pytest.approx(expected, rel=1e-15)
     assert len(averages) == len(relative_rounds(5, window))
@@ -49,7 +49,7 @@ def test_averages_are_the_means_of_windows(values, data):
 
 
 def test_a_value_matters_only_in_its_own_windows():
-    """Neither what is not finite nor what is huge leaves a trace behind."""
+    """Values that are not finite, or huge, do not affect later windows."""
     values = np.array([1.0, 1e16, 1.0, 3.0, math.inf, 1.0, math.nan, 1.0, 3.0])
     averages = moving_average(values, 2)
     assert averages[2] == averages[7] == 2.0
@@ -59,7 +59,7 @@ def test_a_value_matters_only_in_its_own_windows():
 
 @pytest.mark.parametrize("window", [0, -1, 6])
 def test_windows_that_do_not_fit_are_refused(window):
-    """At least one value, at most all."""
+    """A window has at least one value, and at most all."""
     with pytest.raises(ValueError, match="window"):
         moving_average(VALUES, window)
     with pytest.raises(ValueError, match="window"):
@@ -87,7 +87,7 @@ def test_windows_of_equal_time(n_rounds, window):
     [(150, 10, 15), (50, 1, 50), (50, 20, 2), (9, 50, 1)],
 )
 def test_windows_of_curves_measured_rarely(window, every, n_points):
-    """As many points as the window has measured rounds, but at least one."""
+    """A window has as many points as it has measured rounds, but at least one."""
     assert window_of_points(window, every) == n_points
 
 

@@ -45,7 +45,7 @@ def test_trials_are_the_same_for_the_same_seed():
 
 
 def test_trials_end_by_number_or_by_time():
-    """Whichever comes first; there is always one."""
+    """The first limit counts; there is always one trial."""
     assert len(list(SEARCH.trials(4, None))) == 4
     assert len(list(SEARCH.trials(None, 0.0))) == 1
     assert len(list(SEARCH.trials(3, 1e9))) == 3
@@ -53,7 +53,7 @@ def test_trials_end_by_number_or_by_time():
 
 
 def test_the_best_trial_learns_and_did_not_diverge(small_covtype, tmp_path):
-    """Over ranges in which most trials diverge or hardly move."""
+    """It holds over ranges in which most trials diverge or hardly move."""
     trials = replace(SEARCH, method="hyfem").trials(25, None)
     outcomes = list(run_jobs(trials, tmp_path, None, Workers(1)))
     outcome = tuned(tuple(ended_trial(*found) for found in outcomes))
@@ -77,7 +77,7 @@ def test_the_choice_does_not_depend_on_the_order_of_trials():
 
 
 def test_without_a_trial_that_learns_nothing_is_chosen():
-    """There is no best of runs that all diverged."""
+    """If all runs diverged, there is no best one."""
     outcome = tuned((Trial(SEARCH.trial(0), None), Trial(SEARCH.trial(1), None)))
     assert outcome.best is None
     assert outcome.grades == {}

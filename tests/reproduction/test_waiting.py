@@ -77,7 +77,7 @@ def test_rounds_are_those_of_the_driver(data, present, monkeypatch):
 
 
 def test_steps_that_do_not_end_in_time_are_left_out():
-    """Also where somebody never comes, or nobody does."""
+    """It also holds if some client, or every client, never comes."""
     history = bundle_history(problem(), (3, 3), limits=LIMITS)
     present = random_fraction(9, 0.5, 0)
     whole = waiting_curve(history, present, 10_000)

@@ -59,7 +59,7 @@ def test_what_is_no_ciphertext_is_refused(workers, seed):
     sealed = workers.work("seal", _numbers(seed), OF_BLOCKS)
     broken = sealed.copy()
     broken[3] = 255
-    with pytest.raises(ValueError, match="no ciphertext"):
+    with pytest.raises(ValueError, match="not a ciphertext"):
         workers.work("open", broken, OF_BLOCKS)
     np.testing.assert_array_equal(
         workers.work("open", sealed, OF_BLOCKS), _numbers(seed)
@@ -106,7 +106,7 @@ def test_processes_have_no_secret_on_show_and_end(parameters, seed):
     assert not any(Path(f"/proc/{process}").exists() for process in ids)
 
 
-def test_work_goes_on_without_a_process_that_was_killed(workers, seed):
+def test_work_continues_without_a_process_that_was_killed(workers, seed):
     """The work of a dead process is done in this process."""
     numbers = _numbers(seed)
     workers.work("seal", numbers, OF_BLOCKS)

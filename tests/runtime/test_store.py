@@ -209,7 +209,7 @@ def test_an_archive_keeps_the_last_three_rounds():
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_it_matters(tmp_path):
-    """And one that can be has nothing more in it."""
+    """The check leaves nothing in a folder that can be written to."""
     Archive(FolderStore(tmp_path / "kept")).check_writable()
     assert list((tmp_path / "kept").iterdir()) == []
     (tmp_path / "file").touch()

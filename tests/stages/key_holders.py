@@ -92,7 +92,7 @@ class Server:
         return reply
 
     def make(self, client):
-        """Have a client make keys."""
+        """Let a client make keys."""
         return self.say(client, "make keys", Message(), m.MadeKeys)
 
     def give(self, client, sender, envelope):
@@ -124,7 +124,7 @@ class Server:
 
 
 def sealed(keys, roster, sender=0, recipient=1, identity=None):
-    """Return an envelope that a client, or whoever claims to be it, seals."""
+    """Return an envelope sealed by a client, or by a party that claims to be it."""
     return seal_for(
         keys.to_bytes(),
         roster.context(sender, recipient),

@@ -26,7 +26,14 @@ from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.stages.labels.client import label_client
 from hyfdca.stages.labels.messages import PHASES
 from hyfdca.stages.labels.server import LabelServer
-from tests.stages.alignments import TOKEN, Meeting, Wire, label_of, make_table, numbered
+from tests.stages.alignment.alignments import (
+    TOKEN,
+    Meeting,
+    Wire,
+    label_of,
+    make_table,
+    numbered,
+)
 from tests.support.holding_strategies import overlapping_holdings
 from tests.support.sealed_runs import keys_of
 from tests.support.set_keys import sealers_of

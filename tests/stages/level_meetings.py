@@ -21,7 +21,7 @@ from hyfdca.stages.levels.client import LevelsClient
 from hyfdca.stages.levels.features import Levels
 from hyfdca.stages.levels.messages import PHASES, LevelSettings
 from hyfdca.stages.levels.server import LevelsServer
-from tests.stages.alignments import KEYS, TOKEN, Meeting, Wire
+from tests.stages.alignment.alignments import KEYS, TOKEN, Meeting, Wire
 from tests.support.set_keys import sealers_of
 
 ALIGNED = AlignmentSettings("regression", allow_unshared=True, needs_labels=False)

@@ -35,7 +35,7 @@ def line_of(rows):
 @pytest.mark.parametrize("scale", [1e-2, 1.0, 1e4])
 @pytest.mark.parametrize("n_rows", [40, 2000])
 def test_the_line_is_that_of_an_unpenalised_regression(scale, n_rows):
-    """Also of scores that are far too large or too small, and with weights."""
+    """Scores may be far too large or too small, and rows may have weights."""
     random = stream(6, "line")
     scores = 2.0 * random.normal(size=n_rows) + 1.0
     labels = random.random(n_rows) < 1.0 / (1.0 + np.exp(0.5 - 0.7 * scores))
@@ -54,7 +54,7 @@ def test_there_is_no_line_if_classes_are_apart_or_scores_equal(scores):
 
 
 def test_a_step_that_does_not_lower_the_loss_is_halved():
-    """From a point where Newton's step goes far beyond."""
+    """The start is a point where Newton's step goes much too far."""
     random = stream(7, "far")
     scores = random.normal(size=300)
     rows = rows_of(scores, random.random(300) < 1.0 / (1.0 + np.exp(-scores)))

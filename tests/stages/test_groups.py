@@ -43,7 +43,7 @@ def layout_of(rows, columns, labelled):
 
 
 def run(clients, sets):
-    """Have clients share the secrets of sets; return what it cost."""
+    """Let clients share the secrets of sets; return the cost."""
     sessions = {
         rank: ClientSession(TOKEN, PHASES, GroupsClient(own).handlers)
         for rank, own in enumerate(clients)
@@ -60,7 +60,7 @@ four = partial(st.lists, min_size=4, max_size=4)
 @settings(max_examples=examples(20))
 @given(four(subsets(5)), four(subsets(5)), four(st.booleans()))
 def test_all_holders_of_an_item_share_a_secret(rows, columns, labelled):
-    """Of each row, each column and the bias, and those with labels; in two trips."""
+    """Rows, columns, the bias and labels have secrets, after two round trips."""
     clients, layout = clients_of(roster_of()), layout_of(rows, columns, labelled)
     sets = holder_sets(layout)
     assert run(clients, sets).round_trips in (0, 2)
@@ -85,7 +85,7 @@ def test_a_repeated_set_up_gives_the_same_secrets():
 
 @pytest.mark.parametrize("sets", [[(1, 2, 3)], [(0, 2, 9)], [(0, 2, 1)]])
 def test_a_client_makes_only_secrets_that_are_its_to_make(sets):
-    """Of sets of the roster whose lowest-ranked member it is."""
+    """It must be the lowest-ranked member of a set on the roster."""
     client = GroupsClient(AgreedSecrets(IDENTITIES[0], roster_of()))
     with pytest.raises(RemoteProtocolError):
         client.handlers["make secrets"](SetsRequest([*sets, (0, 1, 2)]))

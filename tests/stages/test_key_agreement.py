@@ -59,7 +59,7 @@ def test_keys_cannot_be_used_before_everybody_confirmed_them():
 
 @pytest.mark.parametrize("by", [0, 1])
 def test_any_key_holder_lets_a_latecomer_in(by):
-    """The latecomer has the others' keys, whoever sealed them."""
+    """The latecomer has the others' keys, regardless of who sealed them."""
     server = Server()
     server.run(agree_on_keys, range(2))
     server.run(admit, 2, by)
@@ -86,7 +86,7 @@ def test_absent_clients_are_waited_for():
 
 
 def test_a_conversation_can_be_held_again():
-    """Whoever is asked again answers with the same keys: a repeat changes nothing."""
+    """A client that is asked again gives the same keys: a repeat changes nothing."""
     server = Server()
     server.run(agree_on_keys, range(3))
     before = [client.state() for client in server.clients]

@@ -46,7 +46,7 @@ def test_a_stranger_is_neither_believed_nor_given_keys(rank):
 
 
 def test_nobody_exchanges_keys_with_itself():
-    """A client's own rank is no other."""
+    """A client's own rank is not another client's."""
     server = Server()
     envelope = server.make(0).envelopes[1]
     assert "with itself" in server.refused(1, 1, envelope)
@@ -60,8 +60,8 @@ def test_a_server_with_an_identity_of_its_own_is_refused():
     assert "not signed by 'north'" in server.refused(1, 0, envelope)
 
 
-def test_an_envelope_signed_anew_by_another_client_is_refused():
-    """Also a client of the roster signs for itself only."""
+def test_an_envelope_signed_again_by_another_client_is_refused():
+    """A client of the roster also signs only for itself."""
     server = Server()
     envelope = sealed(new_keys(), server.roster, identity=IDENTITIES[2])
     assert "not signed by 'north'" in server.refused(1, 0, envelope)
@@ -105,7 +105,7 @@ def test_an_envelope_of_another_study_is_refused():
 
 
 def test_an_older_epoch_s_envelope_is_refused():
-    """Also before any key was taken, a client expects the epoch of its study file."""
+    """A client expects the epoch of its study file, even before it has any key."""
     old, server = Server(epoch=1), Server(epoch=2)
     envelope = old.make(0).envelopes[1]
     assert "epoch 1 instead of 2" in server.refused(1, 0, envelope)
@@ -116,7 +116,7 @@ def test_an_older_epoch_s_envelope_is_refused():
 
 
 def test_garbled_and_truncated_envelopes_are_refused():
-    """An accident on the way is told as such."""
+    """An accident on the way is reported as such."""
     server = Server()
     envelope = server.make(0).envelopes[1]
     assert "cut short" in server.refused(1, 0, envelope[:-1])
@@ -138,7 +138,7 @@ def test_what_is_sealed_must_be_study_keys(secret):
     context = server.roster.context(0, 1)
     envelope = seal_for(secret, context, IDENTITIES[0], IDENTITIES[1].public)
     reason = server.refused(1, 0, envelope)
-    assert "'north' sealed something that is no study keys" in reason
+    assert "'north' sealed something that is not study keys" in reason
 
 
 def test_keys_are_never_replaced_within_an_epoch():

@@ -42,7 +42,7 @@ def test_keys_that_were_not_confirmed_are_not_used_after_a_restart_either():
 
 
 @pytest.mark.parametrize("holding", [(), (0,), (1,), (2,), (0, 2), (0, 1, 2)])
-def test_whoever_has_the_keys_of_an_earlier_run_gives_them_to_the_others(holding):
+def test_clients_with_the_keys_of_an_earlier_run_pass_them_on(holding):
     """All end with the same, those that were there if there were any."""
     server = Server()
     server.run(agree_on_keys, range(3))
@@ -60,8 +60,8 @@ def test_whoever_has_the_keys_of_an_earlier_run_gives_them_to_the_others(holding
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\x96\xc4\x00"])
 def test_held_keys_are_read_or_refused(content):
-    """What is no held keys says so, and nothing of what it is."""
-    with pytest.raises(ValueError, match="no held keys"):
+    """Bytes that are not held keys are refused without showing them."""
+    with pytest.raises(ValueError, match="not held keys"):
         HeldKeys.from_bytes(content)
 
 

@@ -22,7 +22,7 @@ from hyfdca.stages.labels.transfer import (
 )
 from tests.crypto.owner_blocks import check_packed, owners_of
 from tests.stages import label_meetings
-from tests.stages.alignments import TOKEN, label_of
+from tests.stages.alignment.alignments import TOKEN, label_of
 from tests.stages.label_meetings import (
     Labelled,
     LabelMeeting,
@@ -52,6 +52,7 @@ SETTINGS = {
 TWO_PART = [Labelled([0, 1, 2, 3], [0], [0, 1]), Labelled([1, 0, 3, 2], [1], [2, 3])]
 
 LABELS = VectorKind("samples", "labels")
+WEIGHTS = VectorKind("samples", "sample weights")
 
 
 def column(values, rows, usual):
@@ -110,7 +111,7 @@ def test_rows_that_are_left_out_are_counted(held):
 @SOME
 @given(held=label_consortia())
 def test_sealed_is_the_same_bit_for_bit(encryption, name, held):
-    """Whatever the scheme, every holder opens the same bits."""
+    """Every holder opens the same bits with every scheme."""
     chosen = ENCRYPTIONS[encryption]
     bare = Encryption("none", chosen.precision)
     sealed = LabelMeeting(held, SETTINGS[name], chosen).run()
@@ -148,7 +149,7 @@ def test_nothing_is_exchanged_where_nothing_is_lacking():
 
 
 def test_weights_of_1_change_nothing(monkeypatch):
-    """They are no weights at all, bit for bit; offsets of 0 are none."""
+    """They equal no weights, bit for bit; offsets of 0 equal no offsets."""
     monkeypatch.setattr(label_meetings, "weight_of", lambda _: 1.0)
     monkeypatch.setattr(label_meetings, "offset_of", lambda _: 0.0)
     for class_weight in (None, {"unwell": 1.0}, "balanced"):
@@ -184,13 +185,16 @@ def test_what_is_given_reaches_holders_alone(encryption, held):
             assert len(numbers) == len(rows) * width
             if encryption == "paillier":
                 sealing = meeting.clients[client]._sealing
-                cipher, groups = (
-                    sealing.sealer(LABELS)._cipher,
-                    sealing._samples,
-                )
-                vector = Vector(LABELS, rows, False, width, sealed)
+                kind = LABELS if width > width_of(1) else WEIGHTS
+                sealer = sealing.sealer(kind).on_grid(0)
+                groups = sealing._samples
+                given = np.array(numbers).reshape(-1, width)
+                checks, _ = sealer.checks(given, groups, np.array(rows))
+                checked = np.column_stack([given, checks]).ravel().tolist()
+                vector = Vector(kind, rows, False, width + 1, sealed)
                 owners = owners_of(samples, client)
-                check_packed(cipher, vector, owners, groups.groups, numbers)
+                cipher = sealer._sealer._cipher
+                check_packed(cipher, vector, owners, groups.groups, checked)
 
 
 def taken_by(wire):

@@ -18,7 +18,7 @@ from hyfdca.stages.labels.messages import (
     WeightsNotice,
 )
 from hyfdca.stages.labels.transfer import as_whole_numbers
-from tests.stages.alignments import TOKEN
+from tests.stages.alignment.alignments import TOKEN
 from tests.stages.label_meetings import Labelled, LabelMeeting
 
 WEIGHTED = TargetSettings(has_weights=True)
@@ -94,16 +94,16 @@ RIGHT = values([[1.0, 0.5], [0.0, 0.25]])  # of the two rows that it lacks
         ("take labels", LabelsNotice(RIGHT.values * 2), "one sum"),
         ("take labels", values([[1.0, 0.5], [0.0, 0.25]], 1), "one sum"),
         ("take labels", values([[1.0, 0.5]]), "does not open"),
-        ("take labels", values([[1.0, 0.5], [2.0, 0.5]]), "cannot be labels"),
-        ("take labels", values([[1.0, 0.5], [0.5, 0.5]]), "cannot be labels"),
-        ("take labels", values([[1.0, 0.5], [np.nan, 0.5]]), "cannot be labels"),
-        ("take labels", values([[1.0, 0.5], [0.0, 0.0]]), "cannot be labels"),
-        ("take labels", values([[1.0, 0.5], [0.0, -1.0]]), "cannot be labels"),
-        ("take labels", values([[1.0, 0.5], [0.0, np.inf]]), "cannot be labels"),
+        ("take labels", values([[1.0, 0.5], [2.0, 0.5]]), "does not open"),
+        ("take labels", values([[1.0, 0.5], [0.5, 0.5]]), "does not open"),
+        ("take labels", values([[1.0, 0.5], [np.nan, 0.5]]), "does not open"),
+        ("take labels", values([[1.0, 0.5], [0.0, 0.0]]), "does not open"),
+        ("take labels", values([[1.0, 0.5], [0.0, -1.0]]), "does not open"),
+        ("take labels", values([[1.0, 0.5], [0.0, np.inf]]), "does not open"),
         (
             "take labels",
             LabelsNotice([Sealed(0, memoryview(bytes(2 * 7 * 8)))]),
-            "exactly one holder",
+            "does not open",
         ),
         ("weight bound", Message(), "did not come"),
         ("weigh rows", GridRequest(GridSpec(40, 50)), "did not come"),
@@ -165,9 +165,9 @@ def weights_notice(*weights):
         ("weigh rows", GridRequest(GridSpec(40, 50)), "no phase"),
         ("take weights", WeightsNotice([]), "one sum"),
         ("take weights", weights_notice(1.0), "does not open"),
-        ("take weights", weights_notice(1.0, -2.0), "cannot be weights"),
-        ("take weights", weights_notice(1.0, np.nan), "cannot be weights"),
-        ("take weights", weights_notice(1.0, np.inf), "cannot be weights"),
+        ("take weights", weights_notice(1.0, -2.0), "does not open"),
+        ("take weights", weights_notice(1.0, np.nan), "does not open"),
+        ("take weights", weights_notice(1.0, np.inf), "does not open"),
     ],
 )
 def test_hostile_requests_without_labels(phase, request_, message):

@@ -14,7 +14,7 @@ from hyfdca.data.expansion import NOWHERE
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.levels.choice import choose_levels
 from hyfdca.stages.levels.messages import LevelSettings
-from tests.stages.alignments import OTHER_KEYS
+from tests.stages.alignment.alignments import OTHER_KEYS
 from tests.stages.level_meetings import LevelMeeting, table_with
 from tests.support.thoroughness import examples
 
@@ -36,13 +36,14 @@ def clear_choice(wards, held, min_count):
     common = {name for name, count in counts.items() if count >= min_count}
     top = max((counts[name] for name in common), default=0)
     most = {name for name in common if counts[name] == top}
-    return common, most, bool(common) and len(common) < len(counts)
+    n_rare = sum(counts[name] for name in counts if name not in common)
+    return common, most, bool(common) and n_rare >= min_count
 
 
 @settings(max_examples=examples(60))
 @given(holdings(), st.integers(1, 6))
 def test_levels_are_those_of_a_count_in_the_clear(drawn, min_count):
-    """Every row counts once, whoever holds it; rare levels and blanks included."""
+    """Every row counts once, however many hold it, even rare levels and blanks."""
     wards, held = drawn
     tables = [table_with(rows, ward=[wards[r] for r in rows]) for rows in held]
     meeting = LevelMeeting(tables, LevelSettings(min_count))
@@ -103,7 +104,7 @@ def test_encrypted_equals_unencrypted(scheme):
 
 def test_the_axis_of_features():
     """A category's features stand where its column did, at all its holders."""
-    levels = LevelMeeting(TABLES, LevelSettings(3)).run()
+    levels = LevelMeeting(TABLES, LevelSettings(2)).run()
     assert levels.widths.tolist() == [1, 4, 0]  # a, b, e, f but one, and others
     axis = levels.alignment.layout.features
     assert [items.tolist() for items in axis.items] == [
@@ -118,16 +119,16 @@ def test_the_axis_of_features():
 
 def test_names_that_are_not_released():
     """Nobody is asked for them, and a client that is refuses."""
-    meeting = LevelMeeting(TABLES, LevelSettings(3, releases_names=False))
+    meeting = LevelMeeting(TABLES, LevelSettings(2, releases_names=False))
     levels = meeting.run()
     assert levels.alignment.features == ("age", *(f"ward=#{n}" for n in range(1, 5)))
     assert all(len(wire.up) == 5 for wire in meeting.wires.values())
 
 
 def test_names_that_look_like_ours():
-    """Levels called "other" and "missing" are told from ours by quotation marks."""
-    wards = ["other"] * 3 + ["missing"] * 3 + [None] * 3 + ["x"] + ['"other"'] * 4
-    levels = LevelMeeting([table_with(range(14), ward=wards)], LevelSettings(2)).run()
+    """Quotation marks distinguish levels called "other" and "missing" from ours."""
+    wards = ["other"] * 3 + ["missing"] * 3 + [None] * 3 + ["x", "z"] + ['"other"'] * 4
+    levels = LevelMeeting([table_with(range(15), ward=wards)], LevelSettings(2)).run()
     assert set(levels.alignment.features) == {
         'ward="other"',
         'ward="missing"',
@@ -161,7 +162,8 @@ def test_two_columns_of_one_level_do_not_link():
 @pytest.mark.parametrize(
     ("counts", "kept", "reference", "has_other"),
     [
-        ([5, 9, 9, 1], [0, 2], 1, True),
+        ([5, 9, 9, 3, 2], [0, 2], 1, True),
+        ([5, 9, 9, 3, 1], [0, 2], 1, False),
         ([5, 9, 9], [0, 2], 1, False),
         ([5, 0], [], 0, False),
         ([1, 2, 3], [], None, False),
@@ -169,13 +171,18 @@ def test_two_columns_of_one_level_do_not_link():
     ],
 )
 def test_choices(counts, kept, reference, has_other):
-    """The most frequent level, of equals the first, is the reference."""
+    """The most frequent level, of equals the first, is the reference.
+
+    So are rare levels that are fewer than 5 rows even together.
+    """
     choice = choose_levels(np.array(counts, np.int64), 5)
     assert choice.kept.tolist() == kept
     assert (choice.reference, choice.has_other) == (reference, has_other)
     assert choice.width == len(kept) + has_other
     nowhere = [] if reference is None else [choice.places[reference]]
     assert set(nowhere) <= {NOWHERE}
+    rare = choice.places[np.array(counts) < 5]
+    assert set(rare.tolist()) <= {len(kept) if has_other else NOWHERE}
 
 
 def test_too_many_levels(monkeypatch):
@@ -204,7 +211,7 @@ def test_levels_that_are_written_differently(wards):
 
 
 def test_different_levels_may_be_refused_and_pass():
-    """Levels that differ in more, and blank ones, are no spellings of each other."""
+    """Levels that differ in more, and blank ones, are not spellings of each other."""
     tables = [
         table_with([0, 1], ward=["ICU", None]),
         table_with([2, 3], ward=["ER", "ICU"]),

@@ -210,7 +210,7 @@ def test_largest_of_any_floats(numbers):
 
 @pytest.fixture
 def session(table):
-    """Return a client of a standard scaling that has been told the schemes."""
+    """Return a client of a standard scaling that has received the schemes."""
     return session_of(table)
 
 

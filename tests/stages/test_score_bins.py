@@ -20,7 +20,9 @@ from hyfdca.stages.evaluation.bins import (
 )
 from hyfdca.stages.evaluation.calibration import TENTH_SCORES, joined_tenths, tenths_of
 from hyfdca.stages.evaluation.curves import (
+    RocPoint,
     auc_interval,
+    curves,
     finer_edges,
     ks_interval,
     pairs_within,
@@ -76,7 +78,7 @@ def holders_of_rows(draw):
 @settings(max_examples=examples(60), deadline=None)
 @given(holders_of_rows(), st.integers(1, 6), st.integers(2, 40))
 def test_the_truth_lies_in_the_intervals(holders, least, n_bins):
-    """AUC, the distance and the ROC curve, whoever has which rows."""
+    """AUC, the distance and the ROC curve lie in their intervals for all holdings."""
     histogram, within = evenly_counted(holders, 16.0, n_bins, least)
     labels, scores, weights = (
         np.concatenate([getattr(own, name) for own in holders])
@@ -84,18 +86,73 @@ def test_the_truth_lies_in_the_intervals(holders, least, n_bins):
     )
     scores = scores[:, 0]
     low, likely, high = auc_interval(histogram, within)
-    assert low <= roc_auc_score(labels, scores, sample_weight=weights) <= high
+    auc = roc_auc_score(labels, scores, sample_weight=weights)
+    assert low <= auc <= high
     assert low <= likely <= high
     false, true, _ = roc_curve(
         labels, scores, sample_weight=weights, drop_intermediate=False
     )
+    distance = np.abs(true - false).max()
     low, high = ks_interval(histogram)
-    assert low <= np.abs(true - false).max() + 1e-12
-    assert np.abs(true - false).max() <= high + 1e-12
-    for point in roc(histogram):
-        best = true[false <= point["false_positive_rate"] + 1e-12].max()
-        assert point["true_positive_rate_low"] <= best + 1e-9
-        assert best <= point["true_positive_rate_high"] + 1e-9
+    assert low <= distance + 1e-12
+    assert distance <= high + 1e-12
+    point = point_at_zero(labels, scores, weights)
+    known = curves(histogram, within, point)
+    assert known["auc_low"] <= auc <= known["auc_high"]
+    assert known["auc_low"] <= known["auc"] <= known["auc_high"]
+    assert known["ks_low"] <= distance + 1e-12
+    assert known["ks_low"] >= point.distance - 1e-8
+    for one in (*roc(histogram), *known["roc"]):
+        best = true[false <= one["false_positive_rate"] + 1e-12].max()
+        assert one["true_positive_rate_low"] <= best + 1e-9
+        assert best <= one["true_positive_rate_high"] + 1e-9
+
+
+def point_at_zero(labels, scores, weights):
+    """Return sensitivity and specificity of the predictions."""
+    is_right = np.equal(scores > 0, labels == 1)
+    rates = [
+        float(np.average(is_right[labels == kind], weights=weights[labels == kind]))
+        for kind in (1, 0)
+    ]
+    return RocPoint(*rates)
+
+
+def test_a_known_point_narrows_the_intervals():
+    """Two holders of few rows show nothing, but the model's predictions are known."""
+    random = stream(6, "point")
+    labels = np.tile([0.0, 1.0], 8)
+    scores = random.normal(size=16) + 3 * labels - 1.5
+    holders = [rows_of(scores[:8], labels[:8]), rows_of(scores[8:], labels[8:])]
+    histogram, within = evenly_counted(holders, 16.0, 10, 5)
+    without = curves(histogram, within)
+    assert (without["ks_low"], without["ks_high"]) == (0.0, 1.0)
+    point = point_at_zero(labels, scores, np.ones(16))
+    assert point.distance > 0.5
+    found = curves(histogram, within, point)
+    assert found["ks_low"] == pytest.approx(point.distance, abs=1e-8)
+    assert found["auc_low"] > without["auc_low"] + 0.1
+    by_rate = {one["false_positive_rate"]: one for one in found["roc"]}
+    low = by_rate[0.5]["true_positive_rate_low"]
+    assert low == pytest.approx(point.sensitivity, abs=1e-8)
+
+
+def test_the_likely_auc_of_a_rare_class_is_not_biased():
+    """A run of a rare class spans many bins; pairs within holders tell where it is.
+
+    With halves of runs at either end, it is 0.037 too low on average.
+    """
+    errors = []
+    for salt in range(10):
+        random = stream(salt, "rare")
+        labels = (random.random(1500) < 0.02).astype(float)
+        scores = random.normal(size=1500) + 1.2 * labels
+        parts = np.array_split(np.arange(1500), 3)
+        holders = [rows_of(scores[own], labels[own]) for own in parts]
+        low, likely, high = auc_interval(*evenly_counted(holders, 8.0, 300, 5))
+        assert high - low > 0.1
+        errors.append(likely - roc_auc_score(labels, scores))
+    assert abs(np.mean(errors)) < 0.005
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -125,7 +182,7 @@ def test_a_holder_shows_no_row_or_several_in_a_bin(holders, least, n_bins):
 @settings(max_examples=examples(60), deadline=None)
 @given(holders_of_rows(), st.integers(1, 6), st.integers(2, 40))
 def test_bins_of_probabilities_are_known_to_hold_enough_rows(holders, least, n_bins):
-    """Before anybody counts in them; all together have fewer only if there are none."""
+    """That is known before counting; all together have fewer only without any rows."""
     edges = np.union1d(first_edges(16.0, n_bins), TENTH_SCORES)
     histogram, _ = counted(holders, edges, least)
     ends = joined_tenths(histogram, least)
@@ -141,7 +198,7 @@ def test_bins_of_probabilities_are_known_to_hold_enough_rows(holders, least, n_b
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("shift", "share"), [(0.0, 0.5), (1.0, 0.1), (3.0, 0.5)])
 def test_a_thousand_bins_give_intervals_of_a_thousandth(shift, share):
-    """With enough rows, also if one class is rare or scores are far from 0."""
+    """They do with enough rows, even if one class is rare or scores are far from 0."""
     random = stream(4, "many")
     labels = random.random(400_000) < share
     scores = 0.01 * (random.normal(size=len(labels)) + shift * labels) + 3.0

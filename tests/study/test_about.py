@@ -92,7 +92,7 @@ def test_holdings_are_those_of_the_tables(tmp_path):
 
 
 def test_a_study_is_identified_by_its_file(tmp_path):
-    """With the fingerprint that the organisations compared, and the version."""
+    """The entry has the compared fingerprint and the version."""
     about = about_of(outcome_of(tmp_path, encryption='"none"'))
     content = (tmp_path / "study.toml").read_bytes()
     assert about.fingerprint == study_fingerprint(content)
@@ -110,3 +110,13 @@ def test_public_keys_are_fingerprints(tmp_path):
     asked = Asked.of(content, file, is_rehearsal=False)
     assert asked.keys == {"city": public.fingerprint}
     assert not Asked.of(content, file, is_rehearsal=True).keys
+
+
+def test_how_the_model_is_tested_is_in_it(tmp_path):
+    """A reader of the result can compute which rows were set aside."""
+    path = make_files(holdout="0.3", salt='"2026"', algorithm='"lbfgs"').write(tmp_path)
+    outcome = train_file(path, tmp_path / "out", lambda *_: None)
+    about = outcome.result()["about"]
+    settings = {"holdout": 0.3, "salt": "2026", "min_bin": 5}
+    assert settings.items() <= about["evaluation"].items()
+    assert about["algorithm"] == {"name": "lbfgs"}

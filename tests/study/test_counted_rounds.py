@@ -13,7 +13,7 @@ from hyfdca.runtime.store import Archive
 from hyfdca.study.client.policy import MemberPolicy
 from hyfdca.study.client.release import forget_release
 from hyfdca.study.durable import RoundCheckpoints
-from tests.study.test_durable_curves import CURVES
+from tests.study.durable.test_durable_curves import CURVES
 from tests.support.durable_runs import Consortium, undisturbed, write
 from tests.support.liars import BODY, framed, unframed
 
@@ -30,7 +30,7 @@ TOO_OFTEN = "since the state was last saved"
 
 
 def run(hosted, conversation):
-    """Have all clients asked, as a server of the library would."""
+    """Ask all clients, as a server of the library would."""
     return hosted.runner.driver.run(conversation, Traffic())
 
 
@@ -43,7 +43,7 @@ NUMBERS = count(2**50)  # of requests, above those of honest servers
 
 
 def keep(consortium, round_number, rank=1):
-    """Have one client save its state under a number of the server's choice."""
+    """Let one client save its state under a number of the server's choice."""
     asked = [round_number, None, EVERYONE, []]
     member = consortium.network._members[rank]
     member.handle("study", "keep", framed(STUDY, next(NUMBERS), asked))
@@ -52,7 +52,7 @@ def keep(consortium, round_number, rank=1):
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_server_that_never_saves_gets_no_more_rounds(name, every, tmp_path):
-    """Not even one more than there are between two checkpoints."""
+    """It gets none beyond those between two checkpoints."""
     folder = write(tmp_path, checkpoint_every=str(every), **METHODS[name])
     consortium = Consortium(folder)
     hosted = consortium.hosted()
@@ -84,7 +84,7 @@ def test_a_state_is_measured_once(tmp_path):
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_server_cannot_save_a_round_under_an_old_number(number, tmp_path):
-    """It would never reach max_rounds."""
+    """Otherwise it would never reach max_rounds."""
     consortium = Consortium(write(tmp_path, **METHODS["bundle"]))
     hosted = consortium.hosted()
     for _ in islice(hosted.runner.rounds(), 2):
@@ -96,7 +96,7 @@ def test_a_server_cannot_save_a_round_under_an_old_number(number, tmp_path):
 
 
 def test_a_server_cannot_go_back_by_saving(tmp_path):
-    """Only by ``return``, which is counted."""
+    """Only ``return`` goes back, and it is counted."""
     consortium = Consortium(write(tmp_path, **METHODS["bundle"]))
     for _ in islice(consortium.hosted().runner.rounds(), 2):
         pass
@@ -193,7 +193,7 @@ def test_points_that_are_repeated_count_as_rounds(tmp_path, monkeypatch):
 
 
 def policed(consortium, most_rounds):
-    """Have the second organisation start with a policy."""
+    """Start the second organisation with a policy."""
     start = type(consortium).member
 
     def member(rank):

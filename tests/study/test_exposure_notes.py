@@ -34,6 +34,15 @@ def test_each_receiver_of_margins_has_a_line():
     assert "No known row is needed for features of 0 and 1" in lines[-1]
 
 
+def test_cells_that_an_organisation_has_too_are_said_to_be_that():
+    """They count for the first holder, and are no discovery of the second."""
+    holdings = [(range(20), range(3)), (range(20), range(2, 5))]
+    layout = layout_of(from_holdings(20, 5, holdings))
+    lines = exposure_notes(NAMES, layout, [9, 9], LOGISTIC)
+    assert lines[0].endswith("it can compute the 2 features of city in 20 shared rows.")
+    assert "3 features of north (1 of which it has itself) in 20 shared" in lines[1]
+
+
 def test_rows_that_would_all_have_to_be_known_are_left_out():
     """With as many columns as rows, known rows leave nothing to compute."""
     lines = exposure_notes(NAMES, layout_of(PARTITION), [0, 0, 50], LOGISTIC)
@@ -56,7 +65,7 @@ def test_many_organisations_are_summed_up():
 
 
 def test_organisations_without_labels_learn_them():
-    """Once there is a round; those with labels learn nothing new."""
+    """They do after a round; those with labels learn nothing new."""
     layout = replace(layout_of(PARTITION), labelled=np.array([True, False, True]))
     lines = exposure_notes(NAMES, layout, [4, 2, 0], LOGISTIC)
     assert lines[0] == "city learns the labels of 20 rows, from the signs of duals."

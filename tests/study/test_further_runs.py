@@ -43,7 +43,7 @@ def consortium(tmp_path):
 
 
 def begin(consortium, run, rank=1):
-    """Have a client begin a run, as a server with any plan would."""
+    """Let a client begin a run, as a server with any plan would."""
     message = m.BeginRequest.of(run, 2**42)
     member = consortium.network._members[rank]
     framed = frame(STUDY_TOKEN, next(_NUMBERS), message)
@@ -57,7 +57,7 @@ _NUMBERS = itertools.count(2**43)
 
 
 def test_a_further_run_is_a_study_with_the_chosen_values(consortium, tmp_path):
-    """Bit for bit, after a first run with other values."""
+    """It is, bit for bit, after a first run with other values."""
     first, before = consortium.train()
     consortium.further(**CHOSEN)
     second, after = consortium.train()
@@ -94,7 +94,7 @@ def test_the_result_says_what_was_chosen(consortium):
 
 
 def test_rounds_of_one_run_are_not_continued_as_another(consortium):
-    """If a server's state is a mixture of two, it says so."""
+    """If a server's state mixes two runs, it says so."""
     consortium.begin(1)
     consortium.server_plan = consortium.plan.of_run(RunChoice(number=2, l2=0.5))
     with pytest.raises(StudyError, match="preparation is damaged"):
@@ -113,12 +113,12 @@ def test_rounds_of_one_run_are_not_continued_as_another(consortium):
     ],
 )
 def test_clients_refuse_what_their_study_file_does_not_allow(run, said, consortium):
-    """Whatever the server's copy says; a refusal changes nothing."""
+    """The server's copy does not matter; a refusal changes nothing."""
     consortium.train()
     before = {name: consortium.stores[1].read(name) for name in _names(consortium)}
-    with pytest.raises(RefusedError) as told:
+    with pytest.raises(RefusedError) as raised:
         begin(consortium, run)
-    assert said in str(told.value)
+    assert said in str(raised.value)
     after = {name: consortium.stores[1].read(name) for name in _names(consortium)}
     assert before == after
 
@@ -146,7 +146,7 @@ def test_only_runs_with_an_answered_round_count(consortium):
 
 @pytest.mark.parametrize("run", [RunChoice(number=2), RunChoice(l2=0.1)])
 def test_without_the_table_clients_refuse_every_change(run, tmp_path):
-    """As before there was one."""
+    """It is as it was before the table existed."""
     consortium = Consortium(write(tmp_path, **BUNDLE))
     consortium.train()
     with pytest.raises(RefusedError, match="no table \\[tuning\\]"):
@@ -176,14 +176,14 @@ def test_a_run_cannot_begin_again_with_other_settings(consortium):
     begin(consortium, RunChoice(number=3, l2=0.6))
 
 
-def test_a_server_that_refuses_is_told_why(consortium):
+def test_a_server_that_is_refused_learns_why(consortium):
     """The study ends with the sentence of the organisation."""
     consortium.further(l2=0.5)
     consortium.train()
     consortium.begin_run(FIRST_RUN)
-    with pytest.raises(StudyError, match="failed more than") as told:
+    with pytest.raises(StudyError, match="failed more than") as raised:
         consortium.train()
-    assert "took part in run 2" in str(told.value)
+    assert "took part in run 2" in str(raised.value)
 
 
 def test_a_server_cannot_choose_differently_for_some(consortium):
@@ -201,10 +201,10 @@ def test_a_server_cannot_choose_differently_for_some(consortium):
 
     member.handle = lied_to
     consortium.further(l2=0.5)
-    with pytest.raises(StudyError, match="failed more than") as told:
+    with pytest.raises(StudyError, match="failed more than") as raised:
         consortium.train()
     assert member.plan.run == other
-    assert "the server sent" in str(told.value)
+    assert "the server sent" in str(raised.value)
 
 
 # What differs on the wire
@@ -242,7 +242,7 @@ def test_a_further_run_has_other_pseudonyms(consortium):
 
 
 def test_a_further_run_has_other_pads(tmp_path, monkeypatch):
-    """Even if a sealer took the name again that it had in the first run.
+    """Pads differ even if a sealer takes the same name as in the first run.
 
     Names and owner groups are random; here they are equal, so that pads are too, as
     long as the keys are.
@@ -301,17 +301,18 @@ def test_rounds_are_counted_over_runs_and_restarts(tmp_path):
 
 
 def test_a_run_that_may_exceed_the_policy_is_refused(tmp_path):
-    """Before its first round, with what was taken part in before."""
+    """It is refused before its first round, counting earlier rounds."""
     folder = write(tmp_path, tuning=RANGES, max_rounds="60", **BUNDLE)
     consortium = Careful(folder, 80)
     taken = len(consortium.train()[0].history)
     left = 80 - taken
     consortium.further(l2=0.5, max_rounds=left + 1)
-    with pytest.raises(StudyError, match="'city' refuses: its policy") as told:
+    with pytest.raises(StudyError, match="'city' refuses: its policy") as raised:
         consortium.train()
     said = f"run 2 has {left + 1} times 1 after {taken} that it took part in"
-    assert said in str(told.value)
-    assert "lower max_rounds with --tune max_rounds, or in the study" in str(told.value)
+    assert said in str(raised.value)
+    advice = "lower max_rounds with --tune max_rounds, or in the study"
+    assert advice in str(raised.value)
     assert consortium.n_taken() == taken
     assert consortium.network._members[1]._run._trained == {1}  # it used up no run
     consortium.further(l2=0.5, max_rounds=left)

@@ -15,12 +15,12 @@ from hyfdca.study.client.policy import (
     MemberPolicy,
     read_policy_of,
 )
-from tests.support.consortia import assert_one_sentence
+from tests.support.consortia import assert_one_sentence, make_files
 from tests.support.durable_runs import Consortium, write
 
 
 def test_a_kit_without_the_file_has_no_limits(tmp_path):
-    """As kits of earlier versions."""
+    """Kits of earlier versions lack the file."""
     assert read_policy_of(tmp_path) == MemberPolicy()
 
 
@@ -50,22 +50,22 @@ def test_the_commented_file_has_every_key(tmp_path):
 def test_a_mistake_is_one_sentence(content, said, tmp_path):
     """It names the file, and what may be written instead."""
     (tmp_path / POLICY).write_text(content)
-    with pytest.raises(StudyError, match=said) as told:
+    with pytest.raises(StudyError, match=said) as raised:
         read_policy_of(tmp_path)
-    assert_one_sentence(f"{told.value}\n")
-    assert POLICY in str(told.value)
+    assert_one_sentence(f"{raised.value}\n")
+    assert POLICY in str(raised.value)
 
 
 class Careful(Consortium):
     """A study in which the second organisation has a policy."""
 
-    def __init__(self, folder, policy):
-        self._policy = policy
+    def __init__(self, folder, policy, rank=1):
+        self._policy, self._rank = policy, rank
         super().__init__(folder)
 
     def member(self, rank):
         """Start a member, city with its policy."""
-        policy = self._policy if rank == 1 else MemberPolicy()
+        policy = self._policy if rank == self._rank else MemberPolicy()
         given = (self.plan, self.tables[rank], self.identities[rank], self.roster)
         return StudyClient(*given, policy=policy)
 
@@ -73,8 +73,13 @@ class Careful(Consortium):
 @pytest.mark.parametrize(
     ("policy", "settings", "said"),
     [
-        (MemberPolicy(least_rows=41), {}, "its table has 40; have more rows"),
-        (MemberPolicy(least_rows=30), {"sub_groups": "2"}, "a bucket has"),
+        (
+            MemberPolicy(least_rows=41),
+            {},
+            "its table has 40; have more rows put together",
+        ),
+        (MemberPolicy(least_rows=15), {"sub_groups": "2"}, "a bucket has"),
+        (MemberPolicy(least_rows=30), {}, "what it counts of a column has 20"),
         (MemberPolicy(least_rows=2), {"local_steps": "1"}, "a draw has 1"),
         (
             MemberPolicy(most_rounds=99),
@@ -94,11 +99,20 @@ def test_a_member_refuses_what_its_policy_rules_out(policy, settings, said, tmp_
         settings = {**settings, "algorithm": '"hyfdca"', "step": '"paper"'}
     folder = write(tmp_path, max_rounds="100", **settings)
     consortium = Careful(folder, policy)
-    with pytest.raises(StudyError, match="'city' refuses: its") as told:
+    with pytest.raises(StudyError, match="'city' refuses: its") as raised:
         consortium.train()
-    assert said in str(told.value)
-    assert_one_sentence(f"{told.value}\n")
+    assert said in str(raised.value)
+    assert_one_sentence(f"{raised.value}\n")
     assert not any("unavailable" in said for said in consortium.sentences)  # once
+
+
+def test_a_member_named_first_counts_all_that_it_holds(tmp_path):
+    """As the refusal of a policy says: named second, city counts 20 of 40 rows."""
+    files = make_files(max_rounds="2")
+    city = files.organisations.pop("city")
+    files.organisations = {"city": city, **files.organisations}
+    files.write(tmp_path)
+    assert Careful(tmp_path, MemberPolicy(least_rows=40), rank=0).train()
 
 
 def test_a_policy_that_rules_nothing_out_changes_nothing(tmp_path):
@@ -112,7 +126,7 @@ def test_a_policy_that_rules_nothing_out_changes_nothing(tmp_path):
 
 
 def test_predictions_are_for_those_whom_the_policy_names():
-    """Of the askers of the study file; an organisation accepts itself."""
+    """They must also be askers in the study file; an organisation accepts itself."""
     names = ("north", "city", "coast")
     policy = MemberPolicy(predictions_for=["city"])
     accepted = policy.accepted_askers("north", names)

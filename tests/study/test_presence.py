@@ -41,8 +41,8 @@ LACKS = "Organisation 'city' is unavailable: refused: it is full."
 AGAIN = "Organisation 'city' is available again."
 
 
-def test_who_comes_and_fails_over_and_over_is_told_of_once() -> None:
-    """Once it has taken part in a round, it is news again."""
+def test_a_member_that_fails_repeatedly_is_reported_once() -> None:
+    """Once it has taken part in a round, its failure is news again."""
     one = Scripted(COMES, *[FAILS, COMES] * 5, ({1: Message()}, {}), FAILS, COMES)
     one.call([1])
     for _ in range(5):
@@ -56,8 +56,8 @@ def test_who_comes_and_fails_over_and_over_is_told_of_once() -> None:
     assert one.said == [LACKS, AGAIN] * 2
 
 
-def test_who_stays_away_is_not_told_of_round_by_round() -> None:
-    """However often it is called in the meantime."""
+def test_a_member_that_stays_away_is_not_reported_in_every_round() -> None:
+    """The number of calls in the meantime does not matter."""
     one = Scripted(*[FAILS] * 3)
     for _ in range(3):
         assert one.call([1]) == []
@@ -67,7 +67,7 @@ def test_who_stays_away_is_not_told_of_round_by_round() -> None:
 
 @pytest.mark.parametrize(("missing", "n_said"), [([0, 1], 1), ([], 0)])
 def test_whom_a_study_waits_for_is_said(missing: list[int], n_said: int) -> None:
-    """By name, and why."""
+    """The sentence gives names and the reason."""
     one = Scripted()
     one.present = {c: HERE for c in (0, 1) if c not in missing}
     one.say_who_is_needed("it is their turn")

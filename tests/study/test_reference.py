@@ -15,13 +15,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "study-file.md"
 
 @pytest.mark.parametrize("kind", MEANINGS, ids=lambda kind: kind.__name__)
 def test_every_key_has_a_meaning(kind):
-    """And no meaning is of a key that is gone."""
+    """Every meaning belongs to an existing key."""
     keys = [own.encode_name for own in msgspec.structs.fields(kind)]
     assert sorted(MEANINGS[kind]) == sorted(keys)
 
 
 def test_the_page_is_up_to_date():
-    """Otherwise: python -m hyfdca.study.reference > docs/study-file.md."""
+    """To update it: python -m hyfdca.study.reference > docs/study-file.md."""
     assert PAGE.read_text(encoding="utf-8") == reference()
 
 
@@ -33,7 +33,7 @@ def test_what_it_says():
         '| `choice` | `"best"`, `"one_standard_error"` | `"best"` |',
         '| `scale` | `"maxabs"`, `"none"`, `"standard"` | `"none"` |',
         "| `max_rounds` | whole number, at least 1 | `1000` |",
-        "| `name` | text | must be given | What the study",
+        "| `name` | text | must be given | The study's name",
         '| `quorum` | `"all"` or whole number, at least 1 | `"all"` |',
         "| `port` | whole number, at least 1, at most 65535 | `8102` |",
         "| `label` | true or false | `true` |",

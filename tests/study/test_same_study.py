@@ -20,7 +20,7 @@ def consortium(tmp_path):
 
 
 def lying(monkeypatch, phase, change):
-    """Have the server send the last organisation something else in one phase."""
+    """Make the server send the last organisation something different in one phase."""
     honest = ServerSession._framed
 
     def framed(self, name, requests):
@@ -49,7 +49,7 @@ def test_a_server_that_tells_two_stories_ends_the_study(
 ):
     """The study ends, and the reason names what the server did."""
     lying(monkeypatch, phase, change)
-    with pytest.raises(StudyError, match="something else than this one"):
+    with pytest.raises(StudyError, match="something different from"):
         consortium.train()
 
 
@@ -62,7 +62,7 @@ def test_all_choose_among_the_same_strengths(tmp_path, monkeypatch):
     """The server alone knows them where they are left to the data."""
     folder = write(tmp_path, l2='"auto"', folds="2", tol="1e-2", max_rounds="5")
     lying(monkeypatch, "fits", lambda r: stronger(r) if r.largest_l2 else r)
-    with pytest.raises(StudyError, match="something else than this one"):
+    with pytest.raises(StudyError, match="something different from"):
         Consortium(folder).train()
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from hyfdca.algorithms.bundle.messages import Move, MovedRelease
+from hyfdca.errors import StudyError
 from hyfdca.federation.messages import Released
 from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import RemoteProtocolError
@@ -69,10 +70,11 @@ def test_hello_tells_what_is_kept(consortium):
 def test_another_study_file_is_refused_with_both_fingerprints(consortium):
     """The reader can compare them."""
     other = bytes(32)
-    with pytest.raises(RemoteProtocolError, match="differs from the server's") as told:
+    said = "differs from the server's"
+    with pytest.raises(RemoteProtocolError, match=said) as raised:
         Server(consortium).say("hello", m.Hello(other, PROTOCOL))
-    assert "0000 0000" in str(told.value)
-    assert consortium.plan.study_hash.hex()[:4] in str(told.value)
+    assert "0000 0000" in str(raised.value)
+    assert consortium.plan.study_hash.hex()[:4] in str(raised.value)
 
 
 def test_another_protocol_is_refused(consortium):
@@ -132,7 +134,7 @@ def test_nothing_can_be_kept_before_training(consortium):
 
 
 def test_a_round_that_was_not_kept_cannot_be_returned_to(consortium):
-    """The message says which one."""
+    """The message names the round."""
     consortium.hosted()
     with pytest.raises(RemoteProtocolError, match="no checkpoint of round 7"):
         Server(consortium).say("return", m.ReturnRequest(7, 0))
@@ -166,8 +168,8 @@ def test_what_was_under_way_when_members_went_back_is_refused(consortium):
     assert bytes(released.weights) == bytes(8 * n_features)  # it starts at zero
 
 
-def test_what_was_under_way_when_a_study_began_anew_is_refused(consortium):
-    """The same at the beginning, in every stage."""
+def test_what_was_under_way_when_a_study_restarted_is_refused(consortium):
+    """It also holds at the beginning, in every stage."""
     consortium.hosted()
     server = Server(consortium)
     late = 2**41
@@ -177,13 +179,14 @@ def test_what_was_under_way_when_a_study_began_anew_is_refused(consortium):
         server.say("rows", Message(), "alignment")
 
 
-def test_a_study_that_begins_anew_forgets_all_but_its_keys(consortium):
+def test_a_study_that_restarts_forgets_all_but_its_keys(consortium):
     """Keys, and what it released, belong to the study's epoch, which is unchanged."""
     consortium.train()
     keys = consortium.stores[1].read("keys")
     Server(consortium).say("begin", m.BeginRequest.of(FIRST_RUN, 0))
     kept = [
         "keys",
+        "placements",
         "released",
         "repeats",
         "rounds-taken",
@@ -219,7 +222,7 @@ def test_who_lost_its_keys_gets_them_from_the_others(consortium):
 
 
 def test_keys_are_not_used_for_a_study_file_that_changed(consortium, tmp_path):
-    """Unless its epoch is raised, so that new ones are made."""
+    """Raising its epoch makes new keys."""
     consortium.train()
     identity, store = consortium.identities[0], consortium.stores[0]
     sealed = SealedStore(store, identity.to_bytes(), b"test")
@@ -229,9 +232,49 @@ def test_keys_are_not_used_for_a_study_file_that_changed(consortium, tmp_path):
 
 
 def test_what_was_said_before_the_first_round_is_not_held_in_memory(consortium):
-    """Once it is saved to disk."""
+    """It is dropped once it is saved to disk."""
     consortium.hosted()
     assert all(member._said is None for member in consortium.network._members)
+
+
+def test_a_request_that_is_repeated_is_noted_once(consortium):
+    """A client that keeps requests for later does not keep retries."""
+    server = Server(consortium)
+    stop_before(consortium, "placement")
+    before = list(server.member._said)
+    assert before[-1][0] == "alignment"
+    stage, phase, payload = before[-1]
+    for _ in range(5):
+        server.member.handle(stage, phase, payload)
+    assert server.member._said == before
+
+
+def test_requests_before_the_first_round_are_not_without_end(consortium, monkeypatch):
+    """A client that noted too many refuses further ones."""
+    monkeypatch.setattr("hyfdca.study.client.client.MOST_SAID", 3)
+    with pytest.raises(StudyError, match="more than 3 times before the first round"):
+        consortium.hosted()
+    assert all(len(own._said) == 3 for own in consortium.network._members)
+
+
+def stop_before(consortium, phase):
+    """Prepare a study until one member is sent a request of this phase."""
+    member = consortium.network._members[1]
+    handle = member.handle
+
+    def stopped(stage, asked, payload):
+        if asked == phase:
+            raise StoppedError
+        return handle(stage, asked, payload)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(member, "handle", stopped)
+        with pytest.raises(StoppedError):
+            consortium.hosted()
+
+
+class StoppedError(Exception):
+    """A member is not asked further."""
 
 
 def test_keys_that_nobody_confirmed_are_not_used(consortium):

@@ -64,12 +64,12 @@ def study_of(folder, tuning=RANGES, **settings):
     ],
 )
 def test_ranges_that_cannot_be_are_refused(tuning, settings, said, tmp_path):
-    """In one sentence, which names the study file."""
-    with pytest.raises(StudyError) as told:
+    """One sentence names the study file."""
+    with pytest.raises(StudyError) as raised:
         study_of(tmp_path, tuning, **settings)
-    assert said in str(told.value)
-    assert str(tmp_path) in str(told.value)
-    assert_one_sentence(f"{told.value}\n".replace(". ", " "))
+    assert said in str(raised.value)
+    assert str(tmp_path) in str(raised.value)
+    assert_one_sentence(f"{raised.value}\n".replace(". ", " "))
 
 
 def test_ranges_are_part_of_what_organisations_compare(tmp_path):
@@ -95,11 +95,11 @@ def test_ranges_are_part_of_what_organisations_compare(tmp_path):
     ],
 )
 def test_what_is_outside_of_a_range_is_refused(choice, said, tmp_path):
-    """With the setting and its range."""
+    """The sentence names the setting and its range."""
     file = study_of(tmp_path)
-    with pytest.raises(ValueError, match=r"\.\Z") as told:
+    with pytest.raises(ValueError, match=r"\.\Z") as raised:
         check_choice(choice, file)
-    assert said in str(told.value)
+    assert said in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,14 @@ def test_without_the_table_nothing_may_change(choice, tmp_path):
 
 
 def test_a_setting_without_a_range_stays(tmp_path):
-    """Though others are left open."""
+    """It stays even if others are left open."""
     file = study_of(tmp_path, "l2 = {least = 1e-5, most = 1.0}")
     with pytest.raises(ValueError, match=r"tol no range in .*; it leaves l2 open"):
         check_choice(RunChoice(number=2, tol=0.01), file)
 
 
 def test_the_ends_of_a_range_are_in_it(tmp_path):
-    """And the plan of a run is that of a file with the chosen values."""
+    """The plan of a run is that of a file with the chosen values."""
     run = RunChoice(number=3, l2=1.0, tol=1e-6, max_rounds=2000)
     plan = plan_of(study_of(tmp_path), bytes(32), run)
     other = study_of(tmp_path, l2="1.0", tol="1e-6", max_rounds="2000")
@@ -130,14 +130,14 @@ def test_the_ends_of_a_range_are_in_it(tmp_path):
 
 
 def test_a_tolerance_reaches_the_fits_of_a_path(tmp_path):
-    """Where l2 is chosen among several."""
+    """It does where l2 is chosen among several."""
     path = {"l2": "[0.1, 0.01]", "folds": "3"}
     file = study_of(tmp_path, "tol = {least = 1e-6, most = 1e-2}", **path)
     plan = plan_of(file, bytes(32), RunChoice(number=2, tol=1e-3))
     assert plan.training.path.tolerance == plan.training.tolerance == 1e-3
 
 
-def test_every_party_is_told_the_same_sentence(tmp_path):
+def test_every_party_gets_the_same_sentence(tmp_path):
     """It has the value, that of the study file, and the range."""
     file = study_of(tmp_path)
     assert run_sentence(file, FIRST_RUN) is None
@@ -147,7 +147,7 @@ def test_every_party_is_told_the_same_sentence(tmp_path):
 
 
 def test_options_are_read():
-    """As the command line gives them."""
+    """They have the form of the command line."""
     run = choice_of(2, ["l2=1e-3", "max_rounds=200"])
     assert run == RunChoice(number=2, l2=1e-3, max_rounds=200)
     assert RunChoice.from_bytes(run.to_bytes()) == run
@@ -170,10 +170,10 @@ def test_options_are_read():
     ],
 )
 def test_options_that_say_nothing_are_refused(options):
-    """In one sentence."""
-    with pytest.raises(StudyError) as told:
+    """One sentence refuses them."""
+    with pytest.raises(StudyError) as raised:
         choice_of(2, options)
-    assert_one_sentence(f"{told.value}\n")
+    assert_one_sentence(f"{raised.value}\n")
 
 
 def test_each_run_has_a_folder(tmp_path):

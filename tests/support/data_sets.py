@@ -112,7 +112,7 @@ def write_openml_cache(home: Path, name: str = "52667/mnist_784.arff.gz") -> Non
 
 
 def shrink_sets(root: Path, patch: pytest.MonkeyPatch) -> None:
-    """Have the table of sets list those in miniature, and nothing be found outside."""
+    """Replace the table of sets by miniature ones, and find nothing outside."""
     made = write_sets(root / "made")
     shapes = {"mnist": (10, 784), "news20": (10, 10), "covtype": (10, 54)}
     for name, shape in shapes.items():
@@ -155,7 +155,7 @@ def serving(folder: Path) -> Iterator[str]:
 
 
 def serve_from(site: str, patch: pytest.MonkeyPatch) -> None:
-    """Have all sets downloaded from one address, each below its name."""
+    """Download all sets from one address, each below its name."""
     patch.setenv("no_proxy", "127.0.0.1")
     for name, data in SETS.items():
         forms = [

@@ -13,8 +13,9 @@ from hyfdca.study.client.client import StudyClient
 from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.file import load
 from hyfdca.study.identity import study_hash
-from hyfdca.study.local.study import Consortium as Parties
-from hyfdca.study.local.study import Run, prepare
+from hyfdca.study.local.run import Consortium as Parties
+from hyfdca.study.local.run import Run
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import conclude
 from hyfdca.study.plan import plan_of
 from hyfdca.study.presence import Presence
@@ -69,11 +70,11 @@ class Consortium:
         return ResumableStudy(plan, self.network, presence, archive).ready()
 
     def further(self, **chosen):
-        """Have the server begin a further run when it is started next."""
+        """Let the server begin a further run when it is started next."""
         self.begin_run(RunChoice(number=self.server_plan.run.number + 1, **chosen))
 
     def begin_run(self, run):
-        """Have the server begin this run when it is started next."""
+        """Let the server begin this run when it is started next."""
         self.server_plan = self.plan.of_run(run)
         Archive(self.server_store).forget_after(-1)
 
@@ -161,3 +162,9 @@ def numbers(history):
         )
         for record in history
     ]
+
+
+def spoil(store, name):
+    """Damage the last byte of something stored."""
+    content = store.read(name)
+    store.write(name, content[:-1] + bytes([content[-1] ^ 1]))

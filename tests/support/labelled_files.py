@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tests.support.consortia import N_ROWS, Files
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from hyfdca.study.file import load
+from hyfdca.study.local.run import pooled_objective
+from hyfdca.study.local.study import prepare
+from hyfdca.study.outcome import train
+from tests.support.consortia import N_ROWS, Files, make_files
 
 VISIBLE = {"labels_visible_to_holders": "true"}
 
@@ -45,7 +53,7 @@ def add_column(
 
 
 def repeat(files: Files, times: Callable[[int], int]) -> Files:
-    """Repeat each row so many times, under IDs of their own."""
+    """Repeat each row this many times, under separate IDs."""
     for own in files.organisations.values():
         counts = [times(row) for row in own.rows]
         ids = own.table["id"]
@@ -64,10 +72,59 @@ def repeat(files: Files, times: Callable[[int], int]) -> Files:
 
 
 def weight(row: int) -> float:
-    """Return a weight that is no round number."""
+    """Return a weight that is not a round number."""
     return 0.2 + (row * 37 % N_ROWS) / 7
 
 
 def offset(row: int) -> float:
     """Return an offset."""
     return (row * 11 % N_ROWS) / 50 - 0.4
+
+
+PLAIN = {"encryption": '"none"'}
+
+
+def run_of(files, folder):
+    folder.mkdir(exist_ok=True)
+    return prepare(load(files.write(folder)), folder)
+
+
+def trained(files, folder):
+    return train(run_of(files, folder), lambda *_: None)
+
+
+def partly_blank(**settings):
+    """Return a study in which north, city and coast know some labels each."""
+    files = make_files(**{**PLAIN, **VISIBLE, **settings})
+    blank(files, range(20, 30), "north")
+    blank(files, [*range(30, 40), *range(50, 60)], "city")
+    return blank(files, range(10), "coast")
+
+
+def check_optimum(outcome):
+    """Check a model and its certificate against scipy's optimum of the pooled rows."""
+    pooled, settings = pooled_objective(outcome.run), outcome.run.training.settings
+    X, y = pooled.X.toarray(), pooled.labels[:, 0]
+    n_rows, n_features = X.shape
+    if settings.free_intercept:
+        X = np.column_stack([X, np.ones(n_rows)])
+    v = (
+        np.ones(n_rows)
+        if pooled.sample_weights is None
+        else pooled.sample_weights[:, 0]
+    )
+    o = np.zeros(n_rows) if pooled.offsets is None else pooled.offsets[:, 0]
+    is_penalised = np.arange(X.shape[1]) < n_features
+
+    def primal(w):
+        losses = v * np.logaddexp(0.0, -y * (X @ w + o))
+        slopes = -v * y / (1.0 + np.exp(y * (X @ w + o)))
+        own = settings.l2_strength * np.where(is_penalised, w, 0.0)
+        return own @ w / 2 + losses.mean(), own + X.T @ slopes / n_rows
+
+    start = np.zeros(X.shape[1])
+    found = minimize(primal, start, jac=True, options={"gtol": 1e-9})
+    assert outcome.ending.is_converged
+    own = primal(outcome.weights[:, 0])[0]
+    assert outcome.certificate.primal == pytest.approx(own, rel=1e-9)
+    assert outcome.certificate.dual <= found.fun <= outcome.certificate.primal

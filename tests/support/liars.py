@@ -33,6 +33,32 @@ def times(payload, factor):
     return (factor * np.frombuffer(payload, "<f8")).astype("<f8").tobytes()
 
 
+def bits(flags):
+    """Return flags as they travel."""
+    return np.packbits(np.array(flags, bool)).tobytes()
+
+
+def misplaced(content, rows, counts_all_cells=False):
+    """Return a placement by which a member counts these of its rows alone.
+
+    Parameters
+    ----------
+    counts_all_cells : bool
+        So that the placement is about labels alone.
+    """
+    n_rows, n_columns = len(content[1]) // 4, len(content[2]) // 4
+    is_own = np.isin(np.arange(n_rows), rows)
+    groups = is_own != is_own[0]  # numbered as they appear
+    is_counted = [is_own[0], not is_own[0]] if is_own.any() else [False]
+    owns = [[counts_all_cells or flag] for flag in is_counted]
+    changed = list(content)
+    changed[3] = groups.astype("<u4").tobytes()
+    changed[4] = np.zeros(n_columns, "<u4").tobytes()
+    changed[5:8] = [bits(owns), bits(is_counted), bits([True])]
+    changed[8] &= bool(is_own.any())
+    return changed
+
+
 class Liar:
     """A client whose answers are changed before they are sent.
 
@@ -68,3 +94,30 @@ class Liar:
     def __getattr__(self, name):
         """Be the honest client in everything else."""
         return getattr(self.honest, name)
+
+
+_SUM = struct.Struct("<IIIBB")  # nonces, runs, summands; bytes of a length, of an id
+_NONCE = 24
+
+
+def as_a_sum(part):
+    """Return a client's vector of ``stream`` as a sum that has it alone."""
+    n_words = (len(part) - _NONCE) // 8
+    head = _SUM.pack(1, 1, 1, 4, 1) + bytes(part[:_NONCE])
+    return head + struct.pack("<IB", n_words, 1) + bytes(part[_NONCE:])
+
+
+def first_word(vector):
+    """Return where the numbers of a sum of ``stream`` begin."""
+    n_nonces, n_runs, depth, of_lengths, of_ids = _SUM.unpack_from(vector)
+    listed = n_nonces * _NONCE + n_runs * (of_lengths + depth * of_ids)
+    return _SUM.size + listed
+
+
+def plus(vector, added):
+    """Return a sum of ``stream`` with numbers added to some of its own, by place."""
+    start = first_word(vector)
+    words = np.frombuffer(vector[start:], "<u8").copy()
+    for place, number in added.items():
+        words[place] = (int(words[place]) + number) % 2**64
+    return bytes(vector[:start]) + words.tobytes()

@@ -9,9 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from hyfdca.maths.seeds import stream
+from hyfdca.study.file import load
+from hyfdca.study.local.study import prepare
+from hyfdca.study.outcome import train
 
 N_ROWS = 120
 MIN_COUNT = 5
@@ -95,10 +99,14 @@ class MixedStudy:
 
 
 def with_others(levels: pd.Series) -> pd.Series:
-    """Return levels with the rare ones replaced; blank cells are "missing"."""
+    """Return levels with the rare ones replaced; blank cells are "missing".
+
+    If these are rare even together, they are the most frequent level.
+    """
     levels = levels.fillna("missing")
     is_rare = levels.map(levels.value_counts()) < MIN_COUNT
-    return levels.mask(is_rare, "other")
+    is_other = is_rare.sum() >= MIN_COUNT
+    return levels.mask(is_rare, "other" if is_other else levels.mode()[0])
 
 
 def pooled_features(
@@ -134,3 +142,34 @@ def encoder_names(encoder: OneHotEncoder, columns: Sequence[str]) -> list[str]:
         kept = [name for place, name in enumerate(levels) if place != dropped]
         names += [f"{column}={name}" for name in kept]
     return names
+
+
+L2 = 0.05
+
+
+def trained(study, folder):
+    path = study.write(folder)
+    return train(prepare(load(path), folder), lambda *_: None)
+
+
+def references_of(outcome):
+    entries = outcome.run.consortium.levels.entries
+    return {name: entry.reference or "missing" for name, entry in entries.items()}
+
+
+def assert_is_pooled(outcome, frame):
+    """Check coefficients against scikit-learn on the pooled table.
+
+    The objective is strongly convex, so the certified gap bounds their distance.
+    """
+    X, names = pooled_features(frame, references_of(outcome))
+    assert sorted(outcome.run.consortium.features) == sorted(names)
+    oracle = LogisticRegression(
+        C=1.0 / (L2 * len(X)), fit_intercept=False, tol=1e-12, max_iter=10_000
+    ).fit(X, frame["y"] == "well")
+    order = [names.index(name) for name in outcome.run.consortium.features]
+    found = outcome.weights[:, 0]
+    distance = np.linalg.norm(found - oracle.coef_[0][order])
+    assert distance <= np.sqrt(2.0 * outcome.certificate.gap / L2) + 1e-6
+    assert outcome.certificate.relative_gap <= 1e-8
+    assert np.abs(found).min() > 1e-4  # or the comparison would say nothing

@@ -126,7 +126,7 @@ def covering(cases):
 
 
 def coarsen(run):
-    """Have the next vectors of rounds on coarser grids, as if some did not fit."""
+    """Put the next vectors of rounds on coarser grids, as if some did not fit."""
     grids = run.federation.grids
     for grid in (grids.duals, grids.margins, grids.shares, grids.totals):
         grid.coarsen()

@@ -14,7 +14,7 @@ from tests.support.small_runs import Run, start
 
 @dataclass(frozen=True)
 class Saved:
-    """All that a run needs to go on from the end of a round."""
+    """All that a run needs to continue from the end of a round."""
 
     server: bytes
     clients: list[bytes]
@@ -33,7 +33,7 @@ class Saved:
         )
 
     def put_back(self, run: Run) -> Run:
-        """Have a run that was set up go on from here."""
+        """Let a run that was set up continue from here."""
         load(run.server, self.server)
         number, sessions = run.federation.session.number, run.driver._clients.values()
         for client, content in zip(run.clients, self.clients, strict=True):
@@ -60,7 +60,7 @@ def saved_rounds(run: Run) -> list[Saved]:
 
 
 def abort(run: Run, conversation: Conversation[None], n_exchanges: int) -> bool:
-    """Break a conversation off after so many exchanges; return whether it had more.
+    """Cut a conversation off after some exchanges; return whether it had more.
 
     The answers of the last one are lost: clients have gone on, the server has not.
     """

@@ -10,9 +10,13 @@ import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.hyfdca.messages import (
+    DirectionRequest,
     LossesRequest,
     ProbeRequest,
     ProbeSharesRequest,
+    ResealRequest,
+    SharesRequest,
+    StepRequest,
 )
 from hyfdca.federation.sealing.kinds import VectorKind
 from hyfdca.protocol import messages as m
@@ -70,6 +74,8 @@ def vectors_in(run: Run, said: Said) -> Iterator[Vector]:
         kind = _KINDS[name]  # or it has vectors that this does not look at
         if isinstance(request, ProbeRequest | ProbeSharesRequest):
             kind = kind._replace(name=f"probe {kind.name}")
+        if _is_drawn(request) and kind.name in ("margins", "duals"):
+            kind = kind._replace(name=f"drawn {kind.name}")
         rows = list(range(sizes[kind.axis]))
         width = 1 if name == "norms" else run.parties[0].problem.n_outputs
         width *= getattr(request, "n_planes", 1)
@@ -79,6 +85,14 @@ def vectors_in(run: Run, said: Said) -> Iterator[Vector]:
         rows = rows_asked(run, said, rows) if kind.axis == "samples" else rows
         for vector in sealed:
             yield Vector(kind, rows, False, width, vector)
+
+
+def _is_drawn(request: Any) -> bool:
+    """Return whether rows of a request's vectors by sample may be replaced."""
+    if isinstance(request, LossesRequest):
+        return request.is_current
+    drawn = DirectionRequest | ResealRequest | SharesRequest | StepRequest
+    return isinstance(request, drawn)
 
 
 def _of_buckets(

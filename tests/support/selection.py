@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.thoroughness import IS_QUICK, IS_THOROUGH
 
-_MANY, _QUICK_SHARE = 6, 3  # of a test with so many cases, make check runs a third
+_MANY, _QUICK_SHARE = 6, 3  # with as many cases, make check runs a third
 
 
 def selected(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], ...]:

@@ -276,7 +276,7 @@ def searched_primals(training: Run) -> list[float]:
 
 @contextmanager
 def coarse_grids(lost_bits):
-    """Have all vectors of rounds on grids with so many bits fewer than usual."""
+    """Put all vectors of rounds on grids coarser by ``lost_bits`` than usual."""
 
     def coarser(*given):
         grid = grid_for(*given)
@@ -297,12 +297,12 @@ def duals_of(training: Run) -> np.ndarray:
 
 
 def server_duals(training: Run) -> np.ndarray:
-    """Return the duals that the server keeps, whoever has heard of them."""
+    """Return the duals that the server keeps, including those not yet sent."""
     samples = training.layout.samples
     duals = np.zeros((samples.n_items, training.clients[0].dual.duals.shape[1]))
     for client, party in enumerate(training.parties):
         sums = training.server.dual.duals.take(client, None)
-        duals[samples.items[client]] = party.sealing.opened_samples("duals", sums)
+        duals[samples.items[client]] = party.sealing.opened_samples("drawn duals", sums)
     return duals
 
 

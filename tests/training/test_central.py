@@ -58,6 +58,6 @@ def test_the_first_that_is_exact_enough_counts(gaps, n_asked, method, ridge):
 
 
 def test_if_none_is_the_best_of_them_counts(ridge):
-    """And its gap says so."""
+    """Its gap shows that."""
     found = central_optimum(ridge, 1e-9, [solver(1e-3, []), solver(1e-2, [])])
     assert found.relative_gap == pytest.approx(1e-3)

@@ -148,7 +148,7 @@ def test_buckets_that_not_all_clients_have_change_no_bit(method, name):
 @pytest.mark.parametrize("bits", [2048, 3072])
 @pytest.mark.parametrize("method", ["drawn", "bundle"])
 def test_paillier_of_real_size_changes_no_bit(method, bits):
-    """With keys as studies have them, the same."""
+    """The keys have the size that studies use."""
     case = Case(method, "grid", "sealed", "partial", "some", 1, "paillier")
     encryption = Encryption("paillier", paillier_bits=bits)
     sealed = case.run(encryption, keys=new_keys(encryption))
@@ -162,7 +162,7 @@ ONE_OF_A_KIND = ["stream", "bfv-compact", "paillier", pytest.param("bfv", marks=
 
 @pytest.fixture
 def small_capacity(monkeypatch):
-    """Have sums of all schemes wear out after four summands, one a client."""
+    """Limit sums of all schemes to four summands, one per client."""
     monkeypatch.setattr(StreamAdder, "capacity", 4)
     monkeypatch.setattr(PaillierAddition, "capacity", 4)
     for name in ("FULL", "COMPACT"):
@@ -185,7 +185,7 @@ def small_capacity(monkeypatch):
         pytest.param("bfv", "theory", marks=SLOW),
     ],
 )
-def test_sealing_duals_anew_changes_no_bit(name, method, presence, small_capacity):
+def test_resealing_duals_changes_no_bit(name, method, presence, small_capacity):
     """Sums of many changes are sealed again now and then, and nobody sees it."""
     case = Case(method, "overlapping", "sealed", presence, "some", 1, name)
     encryption = ENCRYPTIONS[name]

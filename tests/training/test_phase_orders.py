@@ -49,7 +49,7 @@ def _rounds_phases(run):
 
 
 def _outgrow(run, phase):
-    """Have no client's values fit any grid in a phase from now on."""
+    """Let no client's values fit any grid in a phase from now on."""
     for session in run.driver._clients.values():
         if phase in session.handlers:
             answers = {phase: lambda _: TooLarge()}
@@ -70,7 +70,7 @@ def _primal(case, run, weights):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", _cases("some", "none"), ids=name_of)
 def test_a_run_that_diverges_anywhere_releases_what_it_measured_last(case):
-    """In whichever exchange numbers outgrow every grid, the model is that before."""
+    """In any exchange that outgrows every grid, the model is the last measured one."""
     # Where an exchange waits for everybody, so does each coarser grid.
     waits = case.presence == "partial" and case.method in ("bundle", "lbfgs", "wide")
     given = {"max_rounds": 120} if waits else {}

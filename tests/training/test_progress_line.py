@@ -82,13 +82,13 @@ def test_a_shorter_line_covers_a_longer_one():
 
 
 def test_nothing_is_shown_before_the_first_measurement():
-    """There is no P to show."""
+    """There is no P to show yet."""
     assert shown(Terminal(), [2.0, 9.0], measured=False) == ""
 
 
 @pytest.mark.parametrize("verbose", [0, 1])
 def test_verbose_estimators_show_it(verbose, monkeypatch, capsys):
-    """On standard error, and only if asked to."""
+    """They write to standard error, and only if asked to."""
     monkeypatch.setattr(progress_line, "_FIRST", 0.0)
     X, y = load_breast_cancer(return_X_y=True)
     HyFDCAClassifier(l2=1.0, verbose=verbose, random_state=0).fit(X / X.max(axis=0), y)

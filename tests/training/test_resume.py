@@ -1,4 +1,4 @@
-"""A run that is resumed, or goes back to the start of a round, changes no bit."""
+"""A run that is resumed, or returns to the start of a round, changes no bit."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def _check_resumed(run):
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("case", covering(cases_of(FEW)), ids=name_of)
 def test_a_resumed_run_changes_no_bit(case):
-    """Fresh parties that take a state go on as those that had it."""
+    """New parties that take a state continue like those that had it."""
     _check_resumed(_run(case))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", sampled(covering(cases_of(EVERY)), 4), ids=name_of)
 def test_a_resumed_run_of_any_scheme_changes_no_bit(case):
-    """The same with every scheme and precision."""
+    """The same holds for every scheme and precision."""
     _check_resumed(_run(case))
 
 
@@ -163,14 +163,14 @@ def _check_begun_again(case):
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("case", covering(cases_of(BARE)), ids=name_of)
 def test_a_round_can_be_begun_again(case):
-    """Wherever a round was broken off, or after it, its start can be put back."""
+    """Wherever a round was cut off, its start can be restored."""
     _check_begun_again(case)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", sampled(covering(cases_of(EVERY)), 4), ids=name_of)
 def test_a_round_can_be_begun_again_with_any_scheme(case):
-    """The same with every scheme and precision."""
+    """The same holds for every scheme and precision."""
     _check_begun_again(case)
 
 

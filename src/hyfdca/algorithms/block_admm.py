@@ -94,7 +94,7 @@ class BlockAdmmServer(TwoSumServer):
         super().__init__(federation, None, self._margins)
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Have every client project."""
+        """Let every client project."""
         self.round_number += 1
         margins_grid = self.federation.grids.margins
         replies = yield from self.federation.gather(
@@ -130,7 +130,7 @@ class Iterate:
     y_dual: FloatArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BlockAdmmClientState:
     """What a checkpoint keeps of a client's half."""
 
@@ -162,7 +162,7 @@ class BlockAdmmClient(PrimalClient):
         return total / (self.party.feature_holders[:, None] + 1)
 
     def bound_duals(self, margins: FloatArray) -> FloatArray:
-        """Return the duals of the last prox, alike at all holders with labels."""
+        """Return the duals of the last prox, the same at all holders with labels."""
         return super().bound_duals(margins) if self._alphas is None else self._alphas
 
     def _project(self, request: ProjectRequest) -> Message:
@@ -210,7 +210,7 @@ class BlockAdmmClient(PrimalClient):
     def _onto_block(
         self, x: FloatArray, y: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the point with y = X_k x that is nearest."""
+        """Return the nearest point with y = X_k x."""
         party, factored = self.party, self._factored
         if factored is None:
             right = x + party.combine(EVERYWHERE, y)
@@ -232,7 +232,7 @@ class BlockAdmmClient(PrimalClient):
 
     @cached_property
     def _factored(self) -> tuple[FloatArray, bool] | None:
-        """The factors of I + X'X or I + XX', the smaller; none if both are large."""
+        """The factors of the smaller of I + X'X and I + XX'; none if both are large."""
         X = self.party.block.X
         size = min(X.shape)
         if size > _DENSE:
@@ -277,7 +277,7 @@ class BlockAdmm(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        """Everybody: an average of some is another problem."""
+        """Everybody: averaging only some clients solves another problem."""
         return Needs(presence="everyone")
 
     def server(self, federation: Federation) -> BlockAdmmServer:

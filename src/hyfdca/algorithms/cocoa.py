@@ -19,7 +19,7 @@ conjugate gradients (ours; the source leaves the solver open), it solves
 
     min_Δ l'(z)·X_k Δ/N + σ'/(2Ns) ||X_k Δ||² + λ/2 ||w_k + Δ||²,  l' 1/s-Lipschitz.
 
-K counts those who take part.
+K is the number of participants.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class CoCoAServer(TwoSumServer):
         return self.weights.take(client) if self._has_rows else None
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Have those who take part improve their own duals, or their own weights."""
+        """Let participants improve their own duals, or their own weights."""
         self.round_number += 1
         take = self._row_steps if self._has_rows else self._column_steps
         yield from take(participants)
@@ -137,7 +137,7 @@ class CoCoAServer(TwoSumServer):
         self._margins.update({c: part.vector for c, part in parts.items()})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CoCoAClientState:
     """What a checkpoint keeps of a client's half."""
 
@@ -251,7 +251,7 @@ class CoCoA(LocalWork):
         return Needs(labels="all", split="rows or columns")
 
     def check(self, federation: Federation) -> None:
-        """Refuse kinks of the loss where columns are split."""
+        """Refuse a loss with kinks where columns are split."""
         super().check(federation)
         if not federation.layout.is_row_split:
             self.check_smooth(federation, " where columns are split")

@@ -126,7 +126,7 @@ class D3caServer(TwoSumServer):
 
 
 class D3caClient(PrimalClient):
-    """A client's half; between rounds it keeps nothing that it needs."""
+    """A client's half; it needs no state between rounds."""
 
     def __init__(self, party: Party, settings: D3ca) -> None:
         super().__init__(party)

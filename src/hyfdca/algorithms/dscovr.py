@@ -134,7 +134,7 @@ class DscovrServer(TwoSumServer):
         )
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Have one random diagonal of blocks step; begin a stage if it is time."""
+        """Let one random diagonal of blocks step; begin a stage if it is time."""
         if self.round_number % self._steps.stage_rounds == 0:
             yield from self._begin_stage()
         self.round_number += 1
@@ -197,7 +197,7 @@ class SavedPoint:
     margins: FloatArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DscovrClientState:
     """What a checkpoint keeps of a client's half."""
 

@@ -31,7 +31,7 @@ from hyfdca.protocol.phases import Phases
 
 
 class FedAvgServer(SgdServer):
-    """The server's half: the mean over those who took part, feature by feature."""
+    """The server's half: the mean over participants, feature by feature."""
 
     def __init__(self, federation: Federation, settings: FedAvg) -> None:
         super().__init__(federation, federation.latest_feature_sum())

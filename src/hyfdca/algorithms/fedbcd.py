@@ -80,14 +80,14 @@ class FedBcdServer(TwoSumServer):
     """The server's half: it only adds up margins."""
 
     def __init__(self, federation: Federation, settings: FedBcd) -> None:
-        self._settings, self._margins = settings, federation.sample_sum()
+        self._settings, self._margins = settings, federation.drawn_sum()
         super().__init__(federation, None, self._margins)
 
     def weights_for(self, client: int) -> None:
         """Send nothing: every client has its own weights."""
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Have clients step, all at once or one after the other."""
+        """Let clients step, all at once or one after the other."""
         self.round_number += 1
         federation, settings = self.federation, self._settings
         if not any(federation.layout.labelled[c] for c in participants):
@@ -153,7 +153,7 @@ class FedBcdServer(TwoSumServer):
             ),
             Part,
         )
-        duals = federation.running_sample_sum()
+        duals = federation.running_drawn_sum()
         duals.add(client, parts[client].vector, places)
         return duals
 
@@ -173,16 +173,18 @@ class FedBcdClient(MarginClient["FedBcd"]):
     def _slopes(self, request: SlopesRequest) -> Message:
         party = self.party
         rows = party.sealing.unpack_rows(request.positions)
-        margins = party.sealing.opened_samples("margins", request.margins, rows)
+        margins = party.sealing.opened_samples("drawn margins", request.margins, rows)
         duals = -party.problem.loss.derivative(margins, party.labels[rows])
-        return party.sealing.sample_part("duals", duals, request.grid, "to zero", rows)
+        return party.sealing.sample_part(
+            "drawn duals", duals, request.grid, "to zero", rows
+        )
 
     def _turn(self, request: ColumnTurnRequest) -> Message:
         party, settings = self.party, self.settings
         rows = party.sealing.unpack_rows(request.positions)
         sent = party.sealing.unpack_rows(request.sent)
         if not request.batch_size:
-            raise RemoteProtocolError("there is nothing in the batch")
+            raise RemoteProtocolError("the batch is empty")
         steps = LocalSteps(
             settings.local_steps,
             settings.rate_at(request.round_number),
@@ -193,7 +195,7 @@ class FedBcdClient(MarginClient["FedBcd"]):
         slopes = self._given_slopes(request, rows)
         if slopes is None:
             margins = party.sealing.opened_samples(
-                "margins", request.margins or [], rows
+                "drawn margins", request.margins or [], rows
             )
             self.weights = steps.from_margins(party, rows, margins, start)
         else:
@@ -208,10 +210,12 @@ class FedBcdClient(MarginClient["FedBcd"]):
         if (request.duals is None) == (request.margins is None):
             raise RemoteProtocolError("a turn needs margins or duals, and not both")
         if request.duals is not None:
-            return -party.sealing.opened_samples("duals", request.duals, rows)
+            return -party.sealing.opened_samples("drawn duals", request.duals, rows)
         if self.settings.slopes == "fresh":
             return None
-        margins = party.sealing.opened_samples("margins", request.margins or [], rows)
+        margins = party.sealing.opened_samples(
+            "drawn margins", request.margins or [], rows
+        )
         return party.problem.loss.derivative(margins, party.labels[rows])
 
 

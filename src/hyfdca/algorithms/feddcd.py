@@ -15,8 +15,8 @@ each client has a dual y_k of the constraint that all models are equal; their su
 The model is w̄. The authors solve by Newton's method; ours is coordinate ascent, warm
 from round to round, which takes losses with kinks too and gives duals for the bound.
 The accelerated form (AccFedDCD) draws clients twice per round; here both draws are
-those who take part, as many as in the first round, and a client that was away catches
-up when it returns.
+the participants, as many as in the first round, and a client that was away catches up
+when it returns.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class SolveRequest(Message, frozen=True):
 
 
 class CorrectNotice(Message, frozen=True):
-    """The mean of the local models of those who took part."""
+    """The mean of the participants' local models."""
 
     weights: Weights
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedDcdServerState:
     """What a checkpoint keeps of the server's half."""
 
@@ -86,7 +86,7 @@ class FedDcdServerState:
 
 
 class FedDcdServer(PrimalServer):
-    """The server's half: the mean of local models, to those who took part."""
+    """The server's half: sends the mean of local models to the participants."""
 
     def __init__(self, federation: Federation) -> None:
         super().__init__(federation, federation.latest_feature_sum())
@@ -139,7 +139,7 @@ class ConsensusDuals:
         return ConsensusDuals(yy * self.y + yz * self.z, zy * self.y + zz * self.z)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedDcdClientState:
     """What a checkpoint keeps of a client's half."""
 
@@ -175,7 +175,7 @@ class FedDcdClient(PrimalClient):
     def _solve(self, request: SolveRequest) -> Message:
         party, settings = self.party, self._settings
         if not (request.n_active and request.n_clients and request.participation):
-            raise RemoteProtocolError("a mean of nobody's models is wanted")
+            raise RemoteProtocolError("the mean of no models was requested")
         self._participation = request.participation
         if settings.accelerated:
             n_rounds = max(request.round_number - self._round, 0)  # and those it missed
@@ -207,7 +207,7 @@ class FedDcdClient(PrimalClient):
         self._alphas, self.weights = alphas, weights(alphas)
 
     def _correct(self, notice: CorrectNotice) -> None:
-        """Move the duals against the distance from the mean; their sum stays 0."""
+        """Move the duals against the distance from the mean; their sum remains 0."""
         apart = self.weights - self.weights_of(notice.weights)
         step = self._settings.dual_rate * self.party.problem.l2_strength
         consensus, share = self._consensus, 1.0
@@ -248,7 +248,7 @@ class FedDcd(Algorithm):
     accelerated : bool
         AccFedDCD.
     smoothness : float
-        Of f_k, which the accelerated form assumes to be 1.
+        The smoothness of f_k that the accelerated form assumes.
     """
 
     name: ClassVar[str] = "feddcd"

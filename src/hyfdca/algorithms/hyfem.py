@@ -42,7 +42,7 @@ class HyFemServer(SgdServer):
         self.settings, self._is_cached = settings, is_cached
 
     def averaged(self, able: Sequence[int]) -> Sequence[int]:
-        """Return those who take part, or all who ever do."""
+        """Return the participants, or all clients that have ever taken part."""
         if not self._is_cached:
             return able
         rows = self.federation.layout.samples.items

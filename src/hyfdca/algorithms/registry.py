@@ -1,4 +1,4 @@
-"""The algorithms by name, and which one runs where a study leaves it open."""
+"""The algorithms by name, and the choice among them where a study leaves it open."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LBFGS_GAPS = (1e-8, 1e-5)  # below, rounding stops it earlier than the bundle
 
 
 class Choice(NamedTuple):
-    """An algorithm with its settings, and why it is that one."""
+    """An algorithm with its settings, and why it was chosen."""
 
     algorithm: Algorithm
     reason: str
@@ -99,8 +99,8 @@ def frees_intercept(
 ) -> bool:
     """Return whether an intercept goes without penalty.
 
-    Where it is not said, it does if the algorithm allows, and if there is no scaling,
-    which makes sense only with a penalty. An algorithm that is left open (None) allows.
+    By default it does if the algorithm allows, and if there is no scaling, which makes
+    sense only with a penalty. An algorithm that is left open (None) allows it.
 
     Raises
     ------

@@ -56,8 +56,8 @@ class StepsRequest(Message, frozen=True):
     margins: Margins
     positions: Positions
     batch_size: Counter
-    # By feature, what the gradient of the clients that take part is multiplied by to
-    # stand for that of all; None for 1.
+    # By feature, the factor by which the participants' gradient stands for that of
+    # all clients; None for 1.
     factors: Annotated[memoryview | None, Seen("factors")]  # float64
     holders: Annotated[memoryview | None, Seen("holder counts")]  # uint32; None: all
     round_number: Counter
@@ -68,7 +68,7 @@ class TdcdServer(TwoSumServer):
     """The server's half: margins of a batch, then the mean of the weights."""
 
     def __init__(self, federation: Federation, settings: Tdcd) -> None:
-        self._settings, self._margins = settings, federation.sample_sum()
+        self._settings, self._margins = settings, federation.drawn_sum()
         super().__init__(federation, federation.latest_feature_sum(), self._margins)
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
@@ -79,7 +79,7 @@ class TdcdServer(TwoSumServer):
         batch = draw_batch(
             self._settings, layout, participants, seed, self.round_number
         )
-        if not batch.size:  # nobody is here who has one of these samples
+        if not batch.size:  # nobody present has any of these samples
             return
         yield from gather_margins(
             federation,
@@ -112,8 +112,8 @@ class TdcdServer(TwoSumServer):
     ) -> Callable[[int], memoryview | None]:
         """Return a function that gives the factors of a client's features.
 
-        They are how many samples of the batch all holders of a feature have, over how
-        many those have that take part; 0 where they have none.
+        A factor is the number of the batch's samples that all holders of a feature
+        have, over the number that participants have; 0 where they have none.
         """
         layout = self.federation.layout
         if len(participants) == layout.n_clients:
@@ -130,7 +130,7 @@ class TdcdServer(TwoSumServer):
 
 
 class TdcdClient(MarginClient["Tdcd"]):
-    """A client's half: steps with the others' part of the margins left as it was."""
+    """A client's half: steps during which the others' part of the margins is fixed."""
 
     @property
     def handlers(self) -> Handlers:
@@ -143,10 +143,10 @@ class TdcdClient(MarginClient["Tdcd"]):
     def _steps(self, request: StepsRequest) -> Message:
         party, settings = self.party, self.settings
         rows = party.sealing.unpack_rows(request.positions)
-        margins = party.sealing.opened_samples("margins", request.margins, rows)
+        margins = party.sealing.opened_samples("drawn margins", request.margins, rows)
         holders, factors = self.holders(request.holders), self._factors(request)
         if not request.batch_size:
-            raise RemoteProtocolError("there is nothing in the batch")
+            raise RemoteProtocolError("the batch is empty")
         rate = settings.rate_at(request.round_number)
         steps = LocalSteps(
             settings.local_steps,

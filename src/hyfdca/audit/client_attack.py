@@ -173,7 +173,7 @@ def mount(
 def _numbers_known(facts: Facts, client: int, group: Group) -> tuple[int, int]:
     """Return how many rows to assume known: for the narrowest other, and for all.
 
-    At most half of the rows are, so that the attack has some to find.
+    At most half of the rows are known, so that the attack has some to find.
     """
     counted = counted_columns(facts.layout.features, [client, *group.others])
     widths = [counted[other] for other in group.others if counted[other]] or [0]
@@ -201,7 +201,7 @@ def _from_known_rows(
 
 
 def _known_rows(basis: FloatArray, n_known: int) -> tuple[IntArray, IntArray]:
-    """Return rows that determine the most, as a client would choose, and the rest."""
+    """Return the most informative rows, as a client would choose them, and the rest."""
     order = scipy.linalg.qr(basis.T, mode="r", pivoting=True)[1].astype(np.int64)
     return order[:n_known], np.sort(order[n_known:])
 

@@ -73,7 +73,7 @@ class CollusionScore:
     Parameters
     ----------
     n_vectors : int
-        That were tried.
+        Vectors that were tried.
     n_inside, n_outside : int
         Numbers opened: of the client's own owner groups and totals, and of others.
     """
@@ -92,7 +92,7 @@ class CollusionScore:
 
 @dataclass(frozen=True)
 class _OneKey:
-    """The key that is tried, whatever the group."""
+    """The key to try, for every group."""
 
     key: bytes
     by_group = False
@@ -194,15 +194,24 @@ class Collusion:
     ) -> None:
         numbers = np.frombuffer(groups or b"", "<u4").astype(np.int64)
         n_words = (len(payload) - NONCE_BYTES) // _WORD
-        if not len(numbers) or not n_words or n_words % len(numbers):
+        own = Arrangement(numbers)
+        # With check rows, which are numbers like others here, or without
+        possible = [
+            arrangement
+            for arrangement in (own, own.with_checks)
+            if len(numbers) and n_words and n_words % arrangement.n_items == 0
+        ]
+        if not possible:
             return  # of some items, and which ones is not known here
         self.score.n_vectors += 1
-        arrangement, width = Arrangement(numbers), n_words // len(numbers)
         found: dict[int, int] = {}
-        for _, _, key in self._candidates(axis):
-            rows = _opened(payload, width, arrangement, key)
-            found.update(_open_groups(np.all(np.abs(rows) < _SMALL, 1), numbers, width))
-        holders = dict(zip(arrangement.distinct.tolist(), owners, strict=True))
+        for arrangement in possible:
+            width = n_words // arrangement.n_items
+            for _, _, key in self._candidates(axis):
+                rows = _opened(payload, width, arrangement, key)
+                is_small = np.all(np.abs(rows) < _SMALL, 1)
+                found.update(_open_groups(is_small, arrangement.groups, width))
+        holders = dict(zip(own.distinct.tolist(), owners, strict=True))
         for group, n_numbers in found.items():
             self.score.add(n_numbers, self.rank in holders[group])
 

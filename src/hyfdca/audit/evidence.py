@@ -78,7 +78,7 @@ class Evidence:
         self._weights = [np.zeros((self.facts.n_features(c), width)) for c in everyone]
         self._duals = [np.zeros((self.facts.n_samples(c), width)) for c in everyone]
         self._share = [np.zeros((self.facts.n_features(c), width)) for c in everyone]
-        self._told = [Slopes(self.facts.n_features(c), width) for c in everyone]
+        self._slopes_sent = [Slopes(self.facts.n_features(c), width) for c in everyone]
         self._buckets: dict[int, IntArray] = {}  # each client's buckets, by place
         self._rows: dict[int, IntArray] = {}  # the place of each row's bucket
         self._l2_scales = [
@@ -132,12 +132,12 @@ class Evidence:
         return forced(vectors, (size(client), facts.n_outputs))
 
     def _now(self, client: int, request: SharesRequest) -> tuple[IntArray, FloatArray]:
-        """Return the rows that a client is sent, and all its duals after that."""
+        """Return the rows that a client is sent, and all its duals afterwards."""
         rows = rows_of(request.positions, self.facts.n_samples(client))
-        told = forced(request.duals, (len(rows), self.facts.n_outputs))
+        sent = forced(request.duals, (len(rows), self.facts.n_outputs))
         duals = self._duals[client].copy()
-        if told is not None:
-            duals[rows] = told
+        if sent is not None:
+            duals[rows] = sent
         return rows, duals
 
     def _take_share(self, client: int, request: Any, reply: Any) -> None:
@@ -263,7 +263,7 @@ class Evidence:
     def changed(
         self, client: int, bucket: int, one: Plane, other: Plane
     ) -> float | None:
-        """Return how much of bias cells two planes differ by, as far as that shows."""
+        """Return by how much bias two planes differ, as far as that is visible."""
         balances = self.balances.get((client, bucket), {})
         if one in balances and other in balances:
             return balances[one] - balances[other]
@@ -275,15 +275,15 @@ class Evidence:
 
     def _take_gram(self, client: int, request: Any, reply: Any) -> None:
         """Store sums of slopes as the client does, to compute the weights later."""
-        told, width = self._told[client], request.n_planes * self.facts.n_outputs
-        if reply is not None or request.first in told.numbers:
+        sent, width = self._slopes_sent[client], request.n_planes * self.facts.n_outputs
+        if reply is not None or request.first in sent.numbers:
             return
         shape = (self.facts.n_features(client), width)
         new = [forced(sums, shape) for sums in request.slopes]
-        told.keep(rows_of(request.kept, 0))
+        sent.keep(rows_of(request.kept, 0))
         known = [np.zeros(shape) if one is None else one for one in new]
         n_outputs = self.facts.n_outputs
-        told.append(
+        sent.append(
             request.first, np.concatenate([by_plane(one, n_outputs) for one in known])
         )
 
@@ -299,7 +299,7 @@ class Evidence:
             self.margins[client] += [MarginEquation(w, rows, z) for w, z in parts]
 
     def _n_points(self, client: int) -> int:
-        """Return how many points a client was given: one, but on a path."""
+        """Return how many points a client was given: one, except on a path."""
         return len(self._l2_scales[client])
 
     def _points(self, client: int, request: Any, width: int) -> list[FloatArray]:
@@ -308,10 +308,10 @@ class Evidence:
         if request.weights is not None:
             shape = (self.facts.n_features(client), width)
             return np.split(reals_of(request.weights, shape), n_points, axis=1)
-        told = self._told[client]
-        given = reals_of(request.plane_weights, (len(told.numbers), width))
+        sent = self._slopes_sent[client]
+        given = reals_of(request.plane_weights, (len(sent.numbers), width))
         return [
-            told.combine(np.ascontiguousarray(own)) / scale
+            sent.combine(np.ascontiguousarray(own)) / scale
             for own, scale in zip(
                 np.split(given, n_points, axis=1), self._l2_scales[client], strict=True
             )

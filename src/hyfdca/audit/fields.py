@@ -1,4 +1,4 @@
-"""Which value each field of each message carries, and which phases there are.
+"""The value that each field of each message carries, and the phases that exist.
 
 Both come from what the protocol itself runs on: the ``Seen`` annotations of messages
 and the tables of phases. A message or phase that appears in neither has never been

@@ -1,4 +1,4 @@
-"""What attacks recovered, in sentences, and what the user of an audit accepts of it."""
+"""What attacks recovered, in sentences, and which findings the user accepts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Finding:
     Parameters
     ----------
     share : float
-        Of the rows or columns under attack, how many were recovered.
+        The share of the attacked rows or columns that was recovered.
     is_admitted : bool
         Whether the trust model says that this is possible.
     """

@@ -7,6 +7,7 @@ not. It does not prove any scheme secure.
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ _CHANCE = 1.0 / 32.0  # probability that a random word is small
 _ENOUGH = 16  # words; most of them are small by chance once in 10^9 vectors
 _LOOKED_AT = 4096  # bytes at each end of a packed vector
 _NONCE = 24  # bytes, before the words of a stream vector
+# Of a sum: nonces, runs of rows, contributors of each; bytes of a length and of a place
+_HEAD = struct.Struct("<IIIBB")
 _DEVIATIONS = 6.0
 
 _TWICE = "A pad was used twice, which reveals the difference of two sealed vectors."
@@ -29,11 +32,11 @@ def stream_words(payload: Bytes, is_sum: bool) -> Bytes:
     """Return the words of a vector sealed by stream, without its nonces."""
     if not is_sum:
         return payload[_NONCE:]
-    head = np.frombuffer(payload[:12], "<u4").tolist()
-    if len(head) < 3:
+    if len(payload) < _HEAD.size:
         return b""
-    n_nonces, n_runs, depth = head
-    return payload[12 + _NONCE * n_nonces + 4 * n_runs * (1 + depth) :]
+    n_nonces, n_runs, depth, of_length, of_id = _HEAD.unpack_from(payload)
+    table = _NONCE * n_nonces + n_runs * (of_length + depth * of_id)
+    return payload[_HEAD.size + table :]
 
 
 def looks_plain(payload: Bytes) -> bool:
@@ -72,8 +75,8 @@ class Seals:
         words = _words(stream_words(payload, is_sum))
         if len(words) >= _ENOUGH and _n_small(words) > len(words) / 2:
             self._complain(value)
-        # Vectors too short to judge alone are judged together. A sum that nobody added
-        # to is zero, and declares it.
+        # Vectors too short to judge alone are judged together. A sum without summands
+        # is zero, and declares it.
         if not is_sum:
             self._words[value].append(len(words))
             self._small[value] += _n_small(words)

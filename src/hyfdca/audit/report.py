@@ -26,7 +26,8 @@ from hyfdca.maths.losses import Loss
 from hyfdca.stages.evaluation.scores import HeldOut
 from hyfdca.study.exposure_notes import exposure_notes, held_out_notes
 from hyfdca.study.file import StudyFile, load
-from hyfdca.study.local.study import LocalRun, local_plan, prepare
+from hyfdca.study.local.run import LocalRun
+from hyfdca.study.local.study import local_plan, prepare
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class Audit:
     Parameters
     ----------
     n_margins : tuple of int
-        How many margins of a row each client was sent at most.
+        The most margins of a row that each client was sent.
     n_scores : tuple of int
-        How many scores of a row set aside.
+        The number of scores of a row set aside.
     held_out : HeldOut or None
         The rows of the curves.
     complaints : list of str
-        What a party saw although the trust model does not allow it.
+        What a party saw that the trust model does not allow it to see.
     findings : list of Finding
         The attacks that recover cells, whether the trust model admits them or not.
     """
@@ -75,7 +76,7 @@ class Audit:
         return is_admitted(attack, self.header.profile)
 
     def is_accepted(self, expected: Mapping[str, float]) -> bool:
-        """Return whether nothing was found but what the user expects."""
+        """Return whether only expected findings were found."""
         return not self.complaints and not self.unexpected(expected)
 
     def unexpected(self, expected: Mapping[str, float]) -> list[Finding]:
@@ -149,7 +150,7 @@ def _truth_run(header: Header, path: Path) -> LocalRun:
             f"The study file {path} is not the one that was recorded; give the "
             "recorded one with --study."
         )
-    # Without its algorithm: what that needs of the intercept must be said.
+    # Without its algorithm, so that what it needs of the intercept is stated.
     is_free = local_plan(file).training.free_intercept
     plain = msgspec.structs.replace(
         file.study, encryption="none", penalise_intercept=not is_free

@@ -1,4 +1,4 @@
-"""What one side saw of each value, sealed or open, and what it must not see."""
+"""How each side saw each value, sealed or open, and what it must not see."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Sightings:
         self.labelled: tuple[bool, ...] = ()  # which clients need margins
         self._n_margins: Counter[tuple[int, str]] = Counter()  # by client and phase
         self._n_scores: Counter[int] = Counter()  # of a row set aside, by client
-        self._n_points: dict[int, int] = {}  # of a path, whose margins travel together
+        self._n_points: dict[int, int] = {}  # points of a path
 
     def look(self, messages: Iterable[Heard]) -> None:
         """Tally the values in these messages."""
@@ -83,7 +83,7 @@ class Sightings:
         return max(sent, default=0)
 
     def n_scores(self, client: int) -> int:
-        """Return how often a client was sent scores of its rows set aside."""
+        """Return how many scores of each row set aside a client was sent."""
         return self._n_scores[client]
 
     def complaints(self) -> list[str]:

@@ -54,7 +54,7 @@ class SparseScore:
     n_dense : int
         Columns of neither kind, which the attack does not look for.
     n_wrong : int
-        Vectors that look like a column and are not.
+        Vectors that look like a column but are not.
     """
 
     group: Group

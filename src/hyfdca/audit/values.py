@@ -33,7 +33,7 @@ class Value:
     vector : str or None
         The kind of sealed vector; None if the value is sent unsealed.
     holder, other : str
-        What clients see of it: those that hold the sample or feature, and the rest.
+        What clients see of it: those that hold the sample or feature, and the others.
     open_only : bool
         Whether it may be sent only in the open profile.
     """

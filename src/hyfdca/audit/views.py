@@ -20,6 +20,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from hyfdca.errors import StudyError, reading
+from hyfdca.files import open_regular
 
 _MAGIC = b"hyfdca view 1\n"
 _FRAME = struct.Struct("<Q16s")  # length, digest
@@ -91,7 +92,7 @@ def client_views(folder: Path) -> list[Path]:
 
 
 def remove_other_views(folder: Path, parties: Collection[int | None]) -> None:
-    """Remove clients' views of an earlier run, of which these parties have none."""
+    """Remove clients' views of an earlier run, except those of these parties."""
     kept = {view_path(folder, party) for party in parties}
     for path in client_views(folder):
         if path not in kept:
@@ -169,7 +170,7 @@ def _records(frames: Iterator[bytes], path: Path) -> Iterator[Record]:
 def _frames(path: Path) -> Iterator[bytes]:
     """Return the contents of the frames, each checked by its digest."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if file.read(len(_MAGIC)) != _MAGIC:
                 raise ViewError(f"{path} is not a view of a run; record it again.")
             left = os.fstat(file.fileno()).st_size
@@ -177,7 +178,7 @@ def _frames(path: Path) -> Iterator[bytes]:
                 if len(start) < _FRAME.size:
                     raise _damaged(path)
                 size, digest = _FRAME.unpack(start)
-                # No buffer is made for more bytes than there are.
+                # No buffer is larger than the file.
                 body = file.read(size) if size <= left else b""
                 if len(body) != size or xxhash.xxh3_128_digest(body) != digest:
                     raise _damaged(path)

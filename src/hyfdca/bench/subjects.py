@@ -47,7 +47,7 @@ class Subject(Protocol):
     n_slots: int  # lengths of vectors are multiples of this
 
     def prepare(self, n_values: int) -> None:
-        """Do the work possible before sealing that many values; not measured."""
+        """Do the work that can precede sealing that many values; not measured."""
         ...
 
     def seal(self, values: FloatArray) -> Any:

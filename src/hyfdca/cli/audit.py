@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from hyfdca.audit.client_audit import ClientAudit
@@ -14,6 +13,7 @@ from hyfdca.audit.report import Audit
 from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.sightings import Sighting
 from hyfdca.audit.values import VALUES
+from hyfdca.cli.displays.escaping import escape
 from hyfdca.cli.displays.run import show_exposed
 
 _NOT_ATTACKED = (
@@ -24,13 +24,13 @@ _NO_CLIENT = (
     "No organisation was recorded (--record-client), so what organisations can compute "
     "about each other was not measured."
 )
-_NO_PROOF = "That is no proof of secrecy: docs/threat-model.md says what parties learn."
+_NO_PROOF = "That does not prove secrecy: docs/threat-model.md says what parties learn."
 
 
 def show_audit(
     console: Console, audit: Audit, expected: Mapping[str, float] | None = None
 ) -> None:
-    """Print what was recovered, the tables, then the verdict.
+    """Print what was recovered, then the tables and the verdict.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def _advice(findings: Sequence[Finding], expected: Mapping[str, float]) -> str:
 
 
 def _share(share: float) -> str:
-    """Return a share in per cent, exact enough to tell it from a smaller one."""
+    """Return a percentage, precise enough to distinguish it from a smaller one."""
     return f"{100 * share:.4g} %"
 
 

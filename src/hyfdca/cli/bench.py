@@ -26,17 +26,17 @@ class MeasuringDisplay(BarDisplay):
         )
         super().__init__(console, progress)
         self._task = self._progress.add_task("", total=len(SCHEMES) + len(LIBRARIES))
-        self._n_told = 0
+        self._n_shown = 0
 
     def __call__(self, name: str) -> None:
         """Show what is measured next."""
         if self._console.is_terminal:
             self._progress.update(
-                self._task, description=name, completed=self._n_told, refresh=True
+                self._task, description=name, completed=self._n_shown, refresh=True
             )
         else:
             self._console.print(f"measuring {name}", highlight=False)
-        self._n_told += 1
+        self._n_shown += 1
 
 
 def comparison_table(comparison: CostComparison) -> Table:

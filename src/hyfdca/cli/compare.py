@@ -45,7 +45,7 @@ def compare(  # noqa: PLR0913, PLR0917  # one argument per option
         ),
     ] = _PAPER_LATENCY,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Rounds at most, instead of the study's.")
+        int | None, typer.Option(min=1, help="Most rounds, instead of the study's.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed, instead of the study's.")
@@ -57,7 +57,7 @@ def compare(  # noqa: PLR0913, PLR0917  # one argument per option
     All have the same rows, participants, seed, loss, tolerance and encryption. Writes
     one long table (comparison.parquet and comparison.csv), a summary (comparison.json)
     and a figure (comparison.png). An algorithm that does not apply to the study is
-    listed with the reason. Ctrl-C writes what has ended so far.
+    listed with the reason. Ctrl-C writes the results so far.
     """
     from rich.console import Console
 
@@ -77,7 +77,7 @@ def compare(  # noqa: PLR0913, PLR0917  # one argument per option
     if comparison.broke_off is not None:
         n_ended, n_missing = len(comparison.curves), len(comparison.not_run)
         typer.echo(
-            f"Only {n_ended} of {n_ended + n_missing} algorithms had ended; {out} has "
+            f"Only {n_ended} of {n_ended + n_missing} algorithms finished; {out} has "
             "what they reached.",
             err=True,
         )

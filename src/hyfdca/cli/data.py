@@ -21,20 +21,20 @@ def data(
     folder: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to look in first, and to download to; by default that of the "
-            "variable HYFDCA_DATA.",
+            help="Folder to look in first, and to download to; by default the one in "
+            "HYFDCA_DATA.",
         ),
     ] = None,
     is_fetching: Annotated[
         bool,
         typer.Option(
             "--fetch",
-            help="Download sets that are missing from their public addresses.",
+            help="Download missing sets from their public addresses.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the paper's data sets: where each is, its shape, whether it is sound.
+    """List the paper's data sets with their places, shapes and condition.
 
     Looks in --folder or HYFDCA_DATA, in the folder of earlier downloads and in
     scikit-learn's cache. Exit code 0 if all sets are there and sound, 1 if not.
@@ -65,7 +65,7 @@ def data(
 def _entries(
     folder: Path | None, is_fetching: bool, display: DataDisplay
 ) -> list[Entry]:
-    """Look for all sets; download those missing, each even if another one fails."""
+    """Look for all sets; download the missing ones, even if another one fails."""
     from hyfdca.data.fetching import fetch
     from hyfdca.data.public_sets import SETS
     from hyfdca.data.sources import look_up

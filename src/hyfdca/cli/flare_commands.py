@@ -33,6 +33,8 @@ from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import ClientKit, ServerKit, read_client_kit, read_server_kit
 from hyfdca.model.file import read_model_file
 from hyfdca.runtime.store import Archive, FolderStore
+from hyfdca.study.client.openings import forget_openings
+from hyfdca.study.client.placements import forget_placements
 from hyfdca.study.client.release import forget_release
 from hyfdca.study.ending import Ending, ending_of
 from hyfdca.study.identity import study_hash
@@ -96,6 +98,8 @@ def _serve_study(
     model = out / MODEL
     classes = read_model_file(model).classes if model.exists() else ()
     console.print(results_table(kit.file.study.name, result, classes))
+    for note in result.get("loss_notes", ()):
+        console.print(note, soft_wrap=True, markup=False)
     console.print(f"Written to {out}", soft_wrap=True, markup=False)
     return _ending(kit)
 
@@ -106,7 +110,7 @@ def join_study(folder: Path, data: Path, console: Console, restart: bool) -> End
     Parameters
     ----------
     restart : bool
-        Join it again, and let another model of it be released.
+        Join it again, and allow another model of it to be released.
 
     Raises
     ------
@@ -186,7 +190,7 @@ def _check_no_unfinished_run(kit: ServerKit) -> None:
 
 def _further_run(kit: ServerKit, tuning: Collection[str], how: How) -> RunChoice:
     """Return the next run of a study, if it may begin now."""
-    # A run that organisations may know keeps its number, even if it had no round.
+    # A run that organisations may know of keeps its number, even without a round.
     last = current_run(kit).number
     is_known = run_asked_for(Archive(FolderStore(kit.state / KEPT))) == last
     run = choice_after(last, is_known or _has_trained(kit), tuning)
@@ -219,13 +223,16 @@ def _is_in_vain(kit: ServerKit, further: RunChoice) -> bool:
 
 
 def _begin_further(kit: ServerKit, run: RunChoice) -> None:
-    """Begin a run; the note of it comes last, so that it never has others' rounds."""
+    """Begin a run; its note comes last, so that it never has another run's rounds."""
     _forget_rounds(kit)
     note_run(kit, kit.file, run)
 
 
 def _forget_end(kit: ClientKit) -> None:
-    forget_release(Archive(FolderStore(kit.state / KEPT)))
+    archive = Archive(FolderStore(kit.state / KEPT))
+    forget_release(archive)
+    forget_placements(archive)
+    forget_openings(archive)
     forget_over(kit)
 
 

@@ -93,7 +93,7 @@ def install_package(
     out: NewFolder,
     fingerprint: Annotated[
         list[str] | None,
-        typer.Option(help="The study's or the root's, to compare; or both."),
+        typer.Option(help="Fingerprint of the study, the root or both, to compare."),
     ] = None,
 ) -> None:
     """Combine a package with this organisation's own keys."""
@@ -163,7 +163,7 @@ def adopt_startup_kit(
         Path | None, typer.Option(help="The admin's startup kit, for a server.")
     ] = None,
 ) -> None:
-    """Make a kit from a copy of an existing startup kit."""
+    """Make a kit with the keys and certificates of an existing startup kit."""
     from rich.console import Console
 
     from hyfdca.cli.displays.kits import say, show_fingerprints
@@ -185,16 +185,16 @@ def adopt_startup_kit(
 def check_data(
     study: Annotated[
         Path | None,
-        typer.Argument(help="The study file (TOML), as long as there are no kits."),
+        typer.Argument(help="The study file (TOML), before there are kits."),
     ] = None,
     kit: Annotated[
-        Path | None, typer.Option(help="This organisation's kit, which has the study.")
+        Path | None, typer.Option(help="This organisation's kit, with the study file.")
     ] = None,
     client: Annotated[
-        str | None, typer.Option(help="One organisation of the study file.")
+        str | None, typer.Option(help="An organisation in the study file.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Its table, if not as in the study file.")
+        Path | None, typer.Option(help="Its table, unless the study file names it.")
     ] = None,
 ) -> None:
     """Compare tables, and a kit if there is one, with the study before going online."""

@@ -213,14 +213,14 @@ study_app.command("new")(new_study)
 def fingerprint(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
 ) -> None:
-    """Show what must be the same at all organisations before they exchange keys."""
-    from hyfdca.study.file import load
+    """Show what all organisations must compare before they exchange keys."""
+    from hyfdca.study.file import load_with_content
     from hyfdca.study.identity import public_identities, study_fingerprint
 
-    file = load(study)
+    file, content = load_with_content(study)
     keys = public_identities({c.name: c.public_key for c in file.clients})
     typer.echo(f"Study {file.study.name!r}, key epoch {file.study.key_epoch}:")
-    typer.echo(study_fingerprint(study.read_bytes()))
+    typer.echo(study_fingerprint(content))
     for client in file.clients:
         known = keys.get(client.name)
         typer.echo(f"{client.name!r}: {known.fingerprint if known else 'no key yet'}")
@@ -272,7 +272,7 @@ def main() -> None:
         _fail(str(error), MAY_PASS if may_pass else BAD_INPUT)
     except _UsageError as error:
         _fail(_one_line(error), BAD_INPUT)
-    except OSError as error:  # of commands that say nothing better
+    except OSError as error:  # unless the command says something better
         _fail(system_sentence(error, "a file"), BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -284,6 +284,13 @@ def main() -> None:
 def _one_line(error: Any) -> str:
     """Return an error as one sentence; empty if help was shown instead."""
     what = " ".join(str(error.format_message()).split()).rstrip(".")
+    if type(error).__name__ == "NoSuchOption" and error.ctx is not None:
+        options = [own.opts[0] for own in error.ctx.command.params if own.opts]
+        known = ", ".join(name for name in options if name.startswith("--"))
+        path = error.ctx.command_path.split(" ", 1)
+        named = " ".join(["hyfdca", *path[1:]])
+        what = what.split(" (", 1)[0].split(". ", 1)[0]
+        return f"{what}; {named} has {known or 'none'}; see {named} --help."
     ending = " See" if what.endswith("?") else "; see"
     return f"{what}{ending} hyfdca --help." if what else ""
 

@@ -13,6 +13,6 @@ Tune = Annotated[
         metavar="KEY=VALUE",
         help="Begin a further run of the study with another l2, tol or max_rounds, "
         "such as l2=1e-3, within the ranges of \\[tuning] in the study file. May be "
-        "given several times.",
+        "repeated.",
     ),
 ]

@@ -2,4 +2,4 @@
 
 ONE_MACHINE = "One machine"
 BETWEEN_MACHINES = "Between machines"
-LOOK = "Look and measure"
+LOOK = "Inspect and measure"

@@ -15,7 +15,7 @@ def report(
 ) -> None:
     """Write report.html, one page about a model, and model-card.json.
 
-    It needs the folder's own files only, so the folder may come from another machine.
+    It needs only the files in the folder, which may come from another machine.
     """
     from hyfdca.report.report import PAGE, write_report
 
@@ -24,7 +24,7 @@ def report(
 
 
 def try_report(folder: Path) -> None:
-    """Write the report of a new result; if that fails, say why and go on."""
+    """Write the report of a new result; if that fails, say why and continue."""
     from hyfdca.errors import StudyError
     from hyfdca.report.report import write_report
 

@@ -31,7 +31,7 @@ def some_of(text: str, known: Iterable[Name], option: str) -> list[Name]:
     Raises
     ------
     StudyError
-        If a name is not known, or there twice.
+        If a name is unknown or repeated.
     """
     names, every = [name.strip() for name in text.split(",")], list(known)
     wanted = [name for name in every if name in names]

@@ -24,21 +24,26 @@ def new_study(
     id_columns: Annotated[
         list[str] | None,
         typer.Option(
+            "--id-column",
             "--id",
             metavar="[FILE=]COLUMN",
-            help="The column with IDs, of all tables, or of one, as in --id "
-            "bank.csv=customer; repeat it for others. Guessed if not given.",
+            help="The ID column of all tables, or of one, as in --id-column "
+            "bank.csv=customer; may be repeated. Guessed if not given.",
         ),
     ] = None,
     label_column: Annotated[
         str | None,
-        typer.Option("--label", help="The column with labels; else guessed."),
+        typer.Option(
+            "--label-column",
+            "--label",
+            help="The label column; guessed if not given.",
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file.")
     ] = False,
 ) -> None:
-    """Draft a study file from a look at tables, with the reason of every guess."""
+    """Look at tables and draft a study file, with the reason for every guess."""
     from hyfdca.files import write_new, write_whole
     from hyfdca.study.drafting.draft import draft_study
 

@@ -40,7 +40,7 @@ def train(  # noqa: PLR0913, PLR0917  # the options of a command
     ] = False,
     tuning: Tune = None,
 ) -> None:
-    """Train a study; write model.json, how it was found, and report.html.
+    """Train a study; write model.json, its history and report.html.
 
     A further run (--tune) writes to the folder run-2, and so on, in --out. Ctrl-C ends
     after the current round with the model so far; --resume continues.
@@ -79,7 +79,7 @@ def _tell(sentence: str) -> None:
 
 
 def _how(resume: bool, restart: bool, is_recorded: bool) -> How:
-    """Return what to do about an earlier run; refuse options that contradict."""
+    """Return what to do about an earlier run; refuse contradictory options."""
     if resume and restart:
         raise StudyError("Give only one of --resume and --restart.")
     if is_recorded and (resume or restart):

@@ -132,7 +132,7 @@ def _clients(text: str, data_set: str) -> Clients:
 
 
 def _check_clients(setting: Setting) -> None:
-    """Refuse more groups than there is something to share out."""
+    """Refuse more groups than there are rows or columns to share out."""
     from hyfdca.reproduction.paper import DATA_SETS
 
     data, clients = DATA_SETS[setting.data_set], setting.clients

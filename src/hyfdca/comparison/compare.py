@@ -20,12 +20,8 @@ from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.sealing.secrets import fresh_secrecy
 from hyfdca.study.file import Evaluation, StudyFile, load
-from hyfdca.study.local.study import (
-    local_plan,
-    pooled_objective,
-    prepare_tables,
-    read_tables,
-)
+from hyfdca.study.local.run import pooled_objective
+from hyfdca.study.local.study import local_plan, prepare_tables, read_tables
 from hyfdca.study.outcome import as_json, check_folder, write_files
 from hyfdca.training.central import CentralOptimum, central_optimum
 from hyfdca.training.reports import RoundReport
@@ -40,29 +36,29 @@ class ComparisonWatcher(Protocol):
     """Receives the progress of a comparison."""
 
     def note(self, sentence: str) -> None:
-        """Take note of what the user has to know before anything is trained."""
+        """Receive what the user should know before training starts."""
         ...
 
     def prepare(self, what: str) -> None:
-        """Take note of a step before the first training."""
+        """Receive a step before the first training."""
         ...
 
     def begin(self, contender: Contender, number: int, n_all: int) -> None:
-        """Take note of a training that begins, from number 1."""
+        """Receive the start of a training, numbered from 1."""
         ...
 
     def round(self, report: RoundReport, tolerance: float) -> None:
-        """Take note of a round."""
+        """Receive a round."""
         ...
 
     def end(self, curve: Curve) -> None:
-        """Take note of a training that has ended, or was refused."""
+        """Receive the end of a training, or its refusal."""
         ...
 
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """What a study file does not say.
+    """Settings of a comparison beyond the study file.
 
     Parameters
     ----------
@@ -119,9 +115,9 @@ class StudyComparison:
     n_held_out : int
         How many rows were set aside.
     not_run : tuple of Contender
-        Those that had not ended when the comparison broke off.
+        Those that had not finished when the comparison was cut short.
     broke_off : BaseException or None
-        Why it did: the interruption or the error, for the caller to raise.
+        The interruption or error that cut it short, for the caller to raise.
     """
 
     file: StudyFile
@@ -200,12 +196,12 @@ def compare_file(
     algorithms : str or None
         As ``contenders_of`` reads it; None stands for all.
 
-    If it breaks off, what has ended is written; see ``compare``.
+    If it is cut short, the finished curves are written; see ``compare``.
 
     Raises
     ------
     StudyError
-        Nothing has been written then.
+        Nothing has been written in that case.
     """
     check_folder(folder)
     own = load(path)
@@ -233,8 +229,8 @@ def compare(
 ) -> StudyComparison:
     """Train each contender on the same rows, with the same participants.
 
-    Once one of them has ended, an interruption or an unexpected error does not lose it:
-    the comparison has what has ended, and ``broke_off`` says why it has no more.
+    Once one of them has finished, an interruption or an unexpected error does not lose
+    it: the comparison has the finished ones, and ``broke_off`` says why it has no more.
 
     Parameters
     ----------
@@ -283,7 +279,7 @@ def _curves(
     tolerance: float,
     watch: ComparisonWatcher,
 ) -> tuple[list[Curve], BaseException | None]:
-    """Return the curves of those that ended, and what kept the others from it."""
+    """Return the curves of those that finished, and what stopped the others."""
     curves: list[Curve] = []
     try:
         for number, contender in enumerate(contenders, start=1):

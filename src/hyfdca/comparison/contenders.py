@@ -98,7 +98,7 @@ def _shown(value: Setting) -> str:
 
 
 def _parsed(text: str) -> list[tuple[str, dict[str, Setting]]]:
-    """Return names and settings, as they stand in the text."""
+    """Return names and settings, as they appear in the text."""
     return [
         (found[1], _settings(found[1], found[2] or ""))
         for found in _matches(_ENTRY, text)

@@ -40,9 +40,9 @@ _MOST_COLUMNS, _LETTERS = 5, 100  # of the legend; letters in one line of it
 _ABOVE_START = 10.0  # losses that are higher by this factor are not shown
 _NEARLY = 100.0  # a single step's loss that is lower by less extends the axis
 _LOWEST_R2 = -1.0  # scores below are not shown
-_INSIDE = 0.025  # of an axis, by which a mark of a curve beyond it is inside
+_INSIDE = 0.025  # share of an axis by which marks of curves beyond it are inside
 _HINT = (
-    "Where a curve goes up and down all the time, the line is a mean of nearby rounds, "
+    "Where a curve keeps going up and down, the line is a mean of nearby rounds, "
     "and every round is faint. A triangle is a curve that ends beyond the axis."
 )
 _LEAST_SPAN = 0.1  # of scores, or single rows would look like much
@@ -119,8 +119,8 @@ def _draw_row(
 ) -> list[Line2D]:
     """Draw one line per curve into each panel, with a dot where it ends.
 
-    Smooth curves lie on top of rough ones, which would hide them. A curve that goes up
-    and down all the time is faint, with a smoothed one over it. Returns a line for
+    Smooth curves lie on top of rough ones, which would hide them. A curve that keeps
+    going up and down is faint, with a smoothed one over it. Returns a line for
     each curve.
     """
     heights = [_numbers(curve, height) for curve in curves]
@@ -140,7 +140,7 @@ def _draw_row(
                 x,
                 y if mean is None else mean,
                 color=colour,
-                # A line to the one round of ``pooled`` would show a way it did not go.
+                # A line to the only round of ``pooled`` would suggest a false path.
                 ls=dashes if len(y) > _FEW else "none",
                 lw=1.4,
                 zorder=2.0 + own_place,

@@ -1,7 +1,7 @@
 """Rows that are set aside before training, and how well a model predicts them.
 
-All organisations lose a row that is set aside. The comparison has every table, so it
-puts these rows together in the clear; no organisation of a real study could.
+A row that is set aside is removed at all organisations. The comparison has every table,
+so it pools these rows in the clear; no organisation of a real study could.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hyfdca.holdings.ownership import cell_holders
 from hyfdca.maths.seeds import stream
 from hyfdca.model.scaling import TargetScaling
 from hyfdca.study.file import StudyFile
-from hyfdca.study.local.study import LocalRun
+from hyfdca.study.local.run import LocalRun
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,6 +113,8 @@ class Validation:
         Added to the margins.
     target : TargetScaling
         How targets were scaled for training.
+    weights : array (n_rows,) or None
+        How often each row counts, as in training; None for once.
     """
 
     X: sp.csr_array
@@ -121,6 +123,7 @@ class Validation:
     positive: str | None
     offsets: FloatArray | float = 0.0
     target: TargetScaling = field(default_factory=TargetScaling)
+    weights: FloatArray | None = None
 
     @property
     def metric(self) -> str:
@@ -137,14 +140,15 @@ class Validation:
             margins = self.target.scale * np.asarray(self.X @ weights) + self.offsets
         margins = margins + self.target.centre
         if not self.classes:
-            return r_squared(encode_numbers(self.labels)[0][:, 0], margins[:, 0])
+            values = encode_numbers(self.labels)[0][:, 0]
+            return r_squared(values, margins[:, 0], self.weights)
         predicted = np.array(self.classes, dtype=object)[chosen_classes(margins)]
         wanted = as_classes(self.labels, self.classes, self.positive)
-        return float(np.mean(predicted == wanted))
+        return float(np.average(predicted == wanted, weights=self.weights))
 
 
 def validation_of(run: LocalRun, held_out: Sequence[Table]) -> Validation | None:
-    """Put the rows set aside together, by rank of their tables; None without rows.
+    """Pool the rows set aside, by rank of their tables; None without rows.
 
     As in training, the lowest-ranked holder's cell counts, and a cell that nobody
     holds is zero.
@@ -172,9 +176,16 @@ def validation_of(run: LocalRun, held_out: Sequence[Table]) -> Validation | None
     X = run.scaling.apply(pooled_cells(parts, samples, features))
     if run.intercept_value is not None:
         X = append_bias(X, np.ones(len(ids), dtype=bool), run.intercept_value)
-    labels, offsets = _targets(held_out, row_of)
-    classes = run.consortium.classes
-    return Validation(X, labels, classes, study.positive_text, offsets, run.target)
+    labels, offsets, weights = _targets(held_out, row_of)
+    return Validation(
+        X,
+        labels,
+        run.consortium.classes,
+        study.positive_text,
+        offsets,
+        run.target,
+        weights,
+    )
 
 
 def _places(names: Sequence[str], place_of: dict[str, int]) -> IntArray:
@@ -188,9 +199,13 @@ def _in_order(cells: sp.csr_array, rows: IntArray, columns: IntArray) -> sp.csr_
 
 def _targets(
     tables: Sequence[Table], row_of: dict[str, int]
-) -> tuple[tuple[str, ...], FloatArray]:
-    """Return each row's label and offset, from the lowest-ranked that has its label."""
+) -> tuple[tuple[str, ...], FloatArray, FloatArray | None]:
+    """Return each row's label, offset and weight.
+
+    They are those of the lowest-ranked that has its label.
+    """
     labels, offsets = [""] * len(row_of), np.zeros((len(row_of), 1))
+    weights = np.ones(len(row_of))
     for table in reversed(tables):
         for place in np.flatnonzero(is_known(table)).tolist():
             row = row_of[table.ids[place]]
@@ -198,4 +213,7 @@ def _targets(
                 labels[row] = table.labels[place]
             if table.offsets is not None:
                 offsets[row] = table.offsets[place]
-    return tuple(labels), offsets
+            if table.weights is not None:
+                weights[row] = table.weights[place]
+    has_weights = any(table.weights is not None for table in tables)
+    return tuple(labels), offsets, weights if has_weights else None

@@ -1,4 +1,4 @@
-"""One algorithm after another on the same tables: what each reached, at what cost."""
+"""Runs one algorithm after another on the same tables; records results and costs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.server_session import ClientsFailedError
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.stopwatch import ConversationCost, Stopwatch
-from hyfdca.study.local.study import LocalRun
+from hyfdca.study.local.run import LocalRun
 from hyfdca.training.central import CentralOptimum
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.reports import RoundReport
 from hyfdca.training.runner import Runner
 
-# How a training may fail on some data; anything else is a mistake in the program.
+# Failures that data can cause; anything else is a mistake in the program.
 _FAILURES = (ValueError, ArithmeticError, RemoteProtocolError, ClientsFailedError)
 
 RoundWatcher = Callable[[RoundReport], None]
@@ -89,7 +89,7 @@ class Curve:
     stop_reason : str
         As in a study's model; "refused" or "failed" with a reason.
     reason : str or None
-        Why it could not train, or not to the end.
+        Why it could not train, or not finish.
     """
 
     contender: Contender
@@ -121,7 +121,7 @@ class Arena:
     latency: float
 
     def train(self, contender: Contender, watch: RoundWatcher) -> Curve:
-        """Train one contender to the study's own end."""
+        """Train one contender until the study would end."""
         algorithm = contender.algorithm
         try:
             runner = self._runner(algorithm)
@@ -149,7 +149,7 @@ class Arena:
 
     def _warm_up(self, algorithm: Algorithm) -> None:
         """Compile and start whatever a round needs, before it is timed."""
-        with suppress(*_FAILURES):  # the timed training tells the reason
+        with suppress(*_FAILURES):  # the timed training reports the reason
             self._runner(algorithm, max_rounds=1).finish()
 
 
@@ -176,7 +176,7 @@ class _Recorder:
                 self._note_point(report.round_number, len(report.participants))
 
     def _note_cost(self) -> None:
-        """Add the cost of the first conversation; what follows it is measuring."""
+        """Add the cost of the first conversation; the next one is measuring."""
         training = self._clock.take_costs()[0]
         self._spent = self._spent.plus(training, self._arena.latency)
 

@@ -1,4 +1,4 @@
-"""Curves that go up and down all the time, in a form that leaves others visible."""
+"""Curves that keep going up and down, drawn so that others stay visible."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray
 
-_MANY = 40  # points, from which lines up and down merge into a block
-_TURNS = 0.25  # of its points, at which a rough curve turns up or down
-_FARTHEST = 0.025  # of the points, from a point to the last one in its mean
+_MANY = 40  # points from which lines up and down merge into a block
+_TURNS = 0.25  # share of its points at which a rough curve turns up or down
+_FARTHEST = 0.025  # share of the points from a point to the last one in its mean
 
 
 def smoothed(heights: FloatArray) -> FloatArray | None:
@@ -34,7 +34,7 @@ def smoothed(heights: FloatArray) -> FloatArray | None:
 
 
 def smoothed_ratios(heights: FloatArray) -> FloatArray | None:
-    """Return the same for numbers above 0, by their logarithms."""
+    """Return the same for numbers above 0, using their logarithms."""
     if not (heights > 0.0).all():
         return None
     logarithms = smoothed(np.log(heights))

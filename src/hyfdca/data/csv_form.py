@@ -1,4 +1,4 @@
-"""How a CSV file is written: encoding, delimiter and decimal point, given or found."""
+"""The form of a CSV file: encoding, delimiter and decimal point, given or detected."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+DELIMITER = r"^[\t -!#-~]\Z"  # printable ASCII but for quotation marks, or a tab
 _CHUNK = 2**20
 _SAMPLE_LINES = 200
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _DECIMAL = {",": re.compile(r"[+-]?\d+,\d+"), ".": re.compile(r"[+-]?\d*\.\d+")}
-# Three digits after each: a column of these may rather have separators of thousands.
+# Three digits after each: these may be separators of thousands instead.
 _THOUSANDS = {
     ",": re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+"),
     ".": re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+"),
@@ -23,9 +24,13 @@ _THOUSANDS = {
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?;*,*', re.IGNORECASE)  # Excel's first line
 
 
+class DelimiterError(ValueError):
+    """A delimiter that cannot be read, as the message."""
+
+
 @dataclass(frozen=True)
 class CsvForm:
-    """How a CSV file is written; None is to be found by looking at the file.
+    """How a CSV file is written; None is to be detected from the file.
 
     Parameters
     ----------
@@ -36,7 +41,7 @@ class CsvForm:
     decimal : {".", ","} or None
         The decimal point.
     n_skipped : int
-        Lines before that of the names of columns.
+        Lines before the line of column names.
     """
 
     encoding: str | None = None
@@ -49,25 +54,29 @@ USUAL = CsvForm("utf-8", ",", ".")
 
 
 def find_form(path: Path, given: CsvForm) -> CsvForm:
-    """Return how a file is written: as given, and the rest as it looks.
+    """Return how a file is written: as given, and otherwise as detected.
 
     Raises
     ------
     UnicodeError
         If it is not in the encoding given.
+    DelimiterError
+        If its own first line names a delimiter that cannot be read.
     """
     encoding = given.encoding or _encoding(path)
     lines = _first_lines(path, encoding)
     said = _SEPARATOR_LINE.fullmatch(lines[0].strip()) if lines else None
     n_skipped = int(said is not None)
     lines = lines[n_skipped:]
+    if said and not is_delimiter(said[1]):
+        raise DelimiterError(said[1])
     delimiter = given.delimiter or (said[1] if said else _delimiter(lines))
     decimal = given.decimal or _decimal(lines, delimiter)
     return CsvForm(encoding, delimiter, decimal, n_skipped)
 
 
 def form_note(found: CsvForm, given: CsvForm) -> str:
-    """Return what was found without being given, if it is unusual; "" otherwise."""
+    """Return what was detected, if it is unusual; "" otherwise."""
     parts = []
     if given.encoding is None and found.encoding != USUAL.encoding:
         parts.append(f"in the encoding {found.encoding}")
@@ -96,7 +105,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _encoding(path: Path) -> str:
-    """Return the encoding of a file: that of its mark, UTF-8 if it is, or Western."""
+    """Return the encoding of a file: by its byte order mark, else UTF-8 or Western."""
     start = next(_chunks(path), b"")
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
@@ -129,19 +138,19 @@ def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
 
 
 def _delimiter(lines: list[str]) -> str:
-    """Return the one by which all lines have the same, largest number of cells."""
+    """Return the delimiter that gives all lines the same, largest number of cells."""
     n_cells = {}
     for delimiter in _DELIMITERS:
         widths = {len(row) for row in _cells(lines, delimiter)}
         n_cells[delimiter] = widths.pop() if len(widths) == 1 else 0
-    best = max(n_cells, key=n_cells.__getitem__)  # of equals the first, a comma
+    best = max(n_cells, key=n_cells.__getitem__)  # the first of equals, a comma
     return best if n_cells[best] > 1 else ","
 
 
 def _decimal(lines: list[str], delimiter: str) -> str:
     """Return a comma if there are decimal commas, and no decimal points.
 
-    Where commas are between cells, one within a cell is of thousands.
+    Where commas separate cells, one within a cell separates thousands.
     """
     if delimiter == ",":
         return "."
@@ -153,16 +162,21 @@ def _decimal(lines: list[str], delimiter: str) -> str:
 
 
 def _is_decimal(column: Sequence[str], point: str) -> bool:
-    """Return whether a column has numbers with that decimal point, without doubt."""
+    """Return whether a column clearly has numbers with that decimal point."""
     cells = [cell.strip() for cell in column]
     found = [cell for cell in cells if _DECIMAL[point].fullmatch(cell)]
     return not all(map(_THOUSANDS[point].fullmatch, found))
+
+
+def is_delimiter(text: str) -> bool:
+    """Return whether Arrow can take a text as what is between cells."""
+    return re.fullmatch(DELIMITER, text) is not None
 
 
 def is_encoding(name: str) -> bool:
     """Return whether there is an encoding of that name."""
     try:
         "".encode(name)
-    except LookupError:  # unknown, or of bytes
+    except LookupError:  # unknown, or an encoding of bytes
         return False
     return True

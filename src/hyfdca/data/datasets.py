@@ -1,6 +1,6 @@
 """The data sets of the paper, read from their original files.
 
-``sources`` finds these files and checks them; what is here trusts them.
+``sources`` finds and checks these files; this module trusts them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def scaled_pixels(pixels: NDArray[np.uint8]) -> sp.csr_array:
 
 def read_libsvm(path: Path) -> Labelled:
     """Return a table of LIBSVM text, compressed as the ending of the file says."""
-    # Imported here because it takes a second; a look for files does without it.
+    # Imported here because it takes a second, and looking for files does not need it.
     from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
 
     with _OPENERS[path.suffix](path) as file:

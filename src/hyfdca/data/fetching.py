@@ -1,4 +1,4 @@
-"""Downloads of the paper's data sets: whole, or not at all."""
+"""Downloads the paper's data sets, completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hyfdca.errors import StudyError
 _CHUNK = 1 << 18
 _PATIENCE = 60.0  # seconds without a byte
 
-# Called with a file's name, its bytes so far, and how many it has if that is known.
+# Called with a file's name, its bytes so far, and its size if known.
 Watch = Callable[[str, int, int | None], None]
 
 
@@ -27,7 +27,7 @@ def _unwatched(name: str, n_bytes: int, n_all: int | None) -> None:
 
 
 def fetch_folder(folder: Path | str | None = None) -> Path:
-    """Return the folder for downloads: the one named, or else the user's own."""
+    """Return the folder for downloads: the one named, or else the user's."""
     return named_folder(folder) or user_folder()
 
 
@@ -66,7 +66,7 @@ def fetch(
 
 @contextlib.contextmanager
 def _draft(target: Path) -> Iterator[Path]:
-    """Make a folder beside the target, and remove it with all folders made for it."""
+    """Make a folder next to the target; remove it and all folders made for it."""
     made = [folder for folder in target.parents if not folder.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""Blank cells of a table that get the value another organisation has."""
+"""Fills blank cells of a table with values from other organisations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Places = tuple[IntArray, IntArray]  # rows and columns of a table
 
 @dataclass(frozen=True, repr=False)
 class KnownCells:
-    """What an organisation knows of some cells; without a repr, as they are data.
+    """What an organisation knows about some cells; without a repr, since it is data.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def known_cells(table: Table, places: Places) -> KnownCells:
 def filled(table: Table, found: Sequence[tuple[Places, KnownCells]]) -> Table:
     """Return a table as if its file had had the values that were found.
 
-    Where several know a blank cell, the first of them counts.
+    Where several have a value of a blank cell, the first one counts.
     """
     data, texts = table.cells.data.copy(), dict[int, str]()
     kinds = [table.kind_of(column) for column in range(len(table.features))]
@@ -76,7 +76,7 @@ def filled(table: Table, found: Sequence[tuple[Places, KnownCells]]) -> Table:
 
 
 def filled_by_others(tables: Sequence[Table]) -> list[Table]:
-    """Return tables that are in one place, each filled from all others, by rank."""
+    """Return tables in one place, each filled from all others, by rank."""
     return [
         filled(table, [_found(table, other) for other in tables if other is not table])
         for table in tables

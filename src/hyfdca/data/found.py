@@ -1,4 +1,4 @@
-"""Files of a data set on this machine: are they sound, and what is in them."""
+"""Files of a data set on this machine: checks them and reads their content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hyfdca.errors import StudyError
 Check = Literal["sha256", "shape"]
 
 _REMEDY = "replace it, or delete it and run hyfdca data --fetch"
-# What readers of text, arrays and compressed files raise where these are damaged.
+# Raised by readers of text, arrays and compressed files if these are damaged.
 _DAMAGE = (
     EOFError,
     IndexError,
@@ -72,7 +72,7 @@ class Found:
         StudyError
             If they are damaged.
         """
-        self._has_known_bytes()  # or it is refused, if its bytes must be known
+        self._has_known_bytes()  # or it is refused, if its checksum must be known
         chosen = self.data.positive if positive is None else positive
         return two_classes(self._read(), chosen, self.data.bias)
 

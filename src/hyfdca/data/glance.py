@@ -1,4 +1,4 @@
-"""A look at a table before anyone has said what its columns are."""
+"""A look at a table before the meaning of its columns is known."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from hyfdca.data.tables import (
     TableError,
     bare_name,
     id_text,
-    label_text,
 )
-from hyfdca.data.words import is_numeric, n_codes, number_of
+from hyfdca.data.words import is_blank, is_numeric, n_codes, number_of, stated_label
 
-_FEW_LEVELS = 20  # a text column with more, in most rows another, is no category
+_FEW_LEVELS = 20  # a text column with more that differs in most rows is not a category
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Glance:
     numbered : Table or None
         The table itself, if its columns have no names.
     notes : tuple of str
-        What was found by looking at the file.
+        What was detected in the file.
     csv : CsvForm
         How it is written, if it is a CSV file.
     """
@@ -84,7 +83,7 @@ class Glance:
         )
 
     def n_blank_and_repeated(self, name: str) -> tuple[int, int]:
-        """Return in how many rows a column is blank, and as in a row before."""
+        """Return how many rows of a column are blank, and how many repeat a value."""
         column = self.columns[name]
         if not _is_discrete(column.type):
             return 0, 0
@@ -104,7 +103,7 @@ class Glance:
         if self.numbered is not None:
             return self.ids(None)
         each = zip(self._texts(name), self._texts(label), strict=True)
-        return frozenset(id_text(own) for own, value in each if label_text(value))
+        return frozenset(id_text(own) for own, value in each if stated_label(value))
 
     def label_values(self, name: str | None) -> frozenset[str]:
         """Return all labels, given the column that has them."""
@@ -116,11 +115,11 @@ class Glance:
         """Return a label as text; numbers are the same with a comma or a point."""
         if isinstance(value, str) and self.csv.decimal == ",":
             number = number_of(value, ",")
-            return label_text(value if number is None else number)
-        return label_text(value)
+            return stated_label(value if number is None else number)
+        return stated_label(value)
 
     def has_label(self, name: str | None) -> bool:
-        """Return whether the table has labels, in that column."""
+        """Return whether the table has labels in that column."""
         if self.numbered is not None:
             return self.numbered.labels is not None
         return name in self.columns
@@ -139,17 +138,17 @@ class Glance:
         return sum(int(np.isnan(self._read_column(n).cells).sum()) for n in readable)
 
     def objection(self, name: str, id_column: str | None) -> str:
-        """Return why a column is no feature; "" if it may be one."""
+        """Return why a column is not a feature; "" if it may be one."""
         column = self.columns[name]
         if not name:
             return "it has no name"
         if self.is_row_number(name):
             return "it numbers the rows"
         if twin := self._twin(name):
-            return f"it differs from {twin!r} in capitals or blanks alone"
+            return f"it differs from {twin!r} only in capitals or blanks"
         if is_text(column.type):
             return self._objection_to_text(name)
-        # Readers know best what else may be a feature.
+        # Readers decide what else may be a feature.
         alone = Columns(
             id=id_column, features=(name,), has_label=False, text_is_category=True
         )
@@ -200,7 +199,7 @@ class Glance:
             return 0
         if name not in self._codes:
             texts = self.columns[name].to_pylist()
-            is_code = all(number_of(text) is not None for text in texts)
+            is_code = all(number_of(t) is not None or is_blank(t) for t in texts)
             self._codes[name] = n_codes(texts) if is_code else 0
         return self._codes[name]
 
@@ -223,7 +222,7 @@ class Glance:
         return frozenset(map(id_text, compress(self._texts(id_column), is_blank)))
 
     def _twin(self, name: str) -> str | None:
-        """Return an earlier column with hardly another name."""
+        """Return an earlier column with almost the same name."""
         before = takewhile(lambda other: other != name, self.columns)
         alike = (other for other in before if bare_name(other) == bare_name(name))
         return next(alike, None)
@@ -242,7 +241,7 @@ class Glance:
         return is_complete and pc.count_distinct(column).as_py() == len(column)
 
     def _texts(self, name: str | None) -> list[object]:
-        """Return a column as the file has it: numbers in a CSV keep their zeros."""
+        """Return a column as it is in the file: numbers in a CSV keep their zeros."""
         name = str(name)
         if name not in self._read:
             content = open_columns(self.path, Columns(id=name)).content
@@ -286,8 +285,8 @@ def _differs_in_most_rows(column: Any) -> bool:
 
 
 def _is_mostly_numeric(column: Any) -> bool:
-    """Return whether half of the cells or more are numbers, or dates, or meant so."""
-    cells = column.drop_null().to_pylist()
+    """Return whether most cells are, or were meant as, numbers or dates."""
+    cells = [cell for cell in column.drop_null().to_pylist() if not is_blank(cell)]
     return 2 * sum(map(is_numeric, cells)) >= len(cells) > 0
 
 

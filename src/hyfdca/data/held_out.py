@@ -1,6 +1,6 @@
 """Rows that are set aside before training, by a hash of their IDs or by a column.
 
-Every holder of a row finds the same answer by itself: the hash depends on the ID and
+Every holder of a row computes the same answer by itself: the hash depends on the ID and
 on a public salt, not on the study's keys. So a row is held out again in every study
 with the same salt, and nobody can choose which rows these are.
 """
@@ -28,11 +28,11 @@ class HoldoutRule:
     Parameters
     ----------
     share : float
-        Of all rows, by the hash of their IDs.
+        The share of all rows, by the hash of their IDs.
     has_column : bool
         Whether a column of the tables decides instead.
     salt : str
-        Of the hash.
+        The salt of the hash.
     """
 
     share: float = 0.0
@@ -61,7 +61,7 @@ class SplitTable:
 
 
 def split_table(table: Table, rule: HoldoutRule) -> SplitTable:
-    """Return a table's rows in two parts, each as if the other were not there."""
+    """Return a table's rows in two parts, each as if the other did not exist."""
     is_held_out = rule.is_held_out(table)
     table = replace(table, held_out=None)
     parts = (~is_held_out, is_held_out)
@@ -84,12 +84,12 @@ def is_drawn(ids: Sequence[str], share: float, salt: str) -> BoolArray:
 
 
 def held_out_column(file: str, name: str, values: object) -> BoolArray:
-    """Return a column of 0 and 1 as what it says of each row.
+    """Return a column of 0 and 1 as booleans.
 
     Raises
     ------
     TableError
-        If something else is in it.
+        If it has other values.
     """
     numbers = np.asarray(values, dtype=np.float64)
     n_bad = int(np.sum((numbers != 0.0) & (numbers != 1.0)))

@@ -1,8 +1,8 @@
-"""Simpler forms of IDs, in which IDs that were written differently are the same.
+"""Simpler forms of IDs, in which differently written IDs become the same.
 
 Spreadsheets drop leading zeros, data frames turn 17 into 17.0, people change capitals
 and separators. IDs are never matched in these forms: the alignment only counts how many
-more would match, to say why tables do not meet. Of large tables a sample suffices.
+more would match, to explain why tables do not match. A sample of large tables suffices.
 """
 
 from __future__ import annotations
@@ -10,12 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import compress
 from typing import Literal
-
-import numpy as np
-
-from hyfdca.arrays import BoolArray
 
 IdForm = Literal[
     "as it is",
@@ -64,41 +59,25 @@ ID_FORMS: dict[IdForm, Callable[[str], str]] = {
 }
 
 
-_CHUNK = 1 << 16  # IDs that are looked at together
+_PERSON = b"hyfdca id sample"
+# What no form changes, once capitals are gone.
+_KEPT = b"123456789abcdefghijklmnopqrstuvwxyz"
+_IGNORED = bytes(set(range(128)) - set(_KEPT))
 
 
-def sampled(ids: Sequence[str], every: int) -> Iterator[str]:
-    """Return about one ID in ``every``; an ID and all its forms are in it, or none.
+def sampled(ids: Sequence[str], every: int, key: bytes) -> Iterator[str]:
+    """Return about one ID in ``every``; all forms of an ID are in the sample, or none.
 
     The choice depends only on what no form changes: on digits other than zero and on
-    letters, whatever their case. It is the same at all organisations.
+    letters, whatever their case. It is the same at all organisations, and needs their
+    key: whoever could repeat it would know an ID by the samples that it is in.
     """
-    if every == 1:
-        yield from ids
-        return
-    for start in range(0, len(ids), _CHUNK):
-        chunk = ids[start : start + _CHUNK]
-        yield from compress(chunk, _is_chosen(chunk, every))
-
-
-def _is_chosen(ids: Sequence[str], every: int) -> BoolArray:
-    # All in one string: an array of texts would pad each to the longest of them.
-    text = "".join(ids).encode("utf-32-le", errors="surrogatepass")
-    codes = np.frombuffer(text, np.dtype("<u4"))
-    weights = _WEIGHTS[np.minimum(codes, len(_WEIGHTS) - 1)]
-    totals = np.concatenate([[np.uint64(0)], np.cumsum(weights, dtype=np.uint64)])
-    ends = np.cumsum([0, *map(len, ids)])
-    sums = np.diff(totals[ends])
-    return np.asarray((sums >> np.uint64(48)) % np.uint64(every) == 0)
-
-
-def _weight(code: int) -> int:
-    """Return a random number for each letter and digit, and 0 for what forms ignore."""
-    character = chr(code).casefold()
-    if code >= 128 or character == "0" or not character.isalnum():
-        return 0
-    digest = blake2b(character.encode(), digest_size=8, person=b"hyfdca sample")
-    return int.from_bytes(digest.digest(), "little")
-
-
-_WEIGHTS = np.array([_weight(code) for code in range(129)], dtype=np.uint64)
+    # Copying the keyed state saves one block of hashing per ID.
+    copy = blake2b(key=key, digest_size=8, person=_PERSON).copy
+    for text in ids:
+        core = text.casefold().encode("ascii", errors="ignore")
+        core = core.translate(None, _IGNORED)
+        state = copy()
+        state.update(core)
+        if not core or int.from_bytes(state.digest(), "little") % every == 0:
+            yield text

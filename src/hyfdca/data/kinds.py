@@ -5,12 +5,12 @@
 | number   | numbers, or text that is all numbers   | the numbers                     |
 | boolean  | true and false, or text that is all    | 1 and 0                         |
 |          | yes and no                             |                                 |
-| date     | dates and times                        | days since a date of the study  |
+| date     | dates and times, as clocks show them   | days since a date of the study  |
 | category | text, or whatever the study names so   | the number of the level, from 1 |
 | blank    | nothing                                | -                               |
 
 A blank cell is NaN in every kind. Among numbers, and among yes and no, texts such as
-"-" and "unknown" are blank too; a note says so.
+"-", "NA" and "unknown" are blank too; a note says so. In a category they are levels.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hyfdca.arrays import FloatArray
 from hyfdca.data.csv_form import CsvForm
 from hyfdca.data.missing_codes import missing_note
 from hyfdca.data.tables import (
+    LONGEST_NAME,
     Columns,
     Kind,
     Table,
@@ -42,21 +44,24 @@ from hyfdca.data.tables import (
 )
 from hyfdca.data.words import (
     BLANK_WORDS,
+    NULL_TEXTS,
     boolean_of,
     check_no_codes,
     check_no_dates,
     check_no_numbers,
+    is_blank,
     is_yes_or_no,
     number_of,
     words_of,
 )
 from hyfdca.errors import counted
 
-MOST_LEVELS = 10_000  # of one column; more are rather free text
+MOST_LEVELS = 10_000  # of one column; more are probably free text
 
 _DAY = 86_400  # seconds
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime.date(1970, 1, 1)
+_ZONE = r"([T ][0-9:.]+) ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"  # after a time
 _WHOLE = re.compile(r"[+-]?[0-9]+\.0")
 
 
@@ -69,7 +74,7 @@ class Column:
     levels : tuple of str
         Of a category: the level of code 1, 2, ...
     note : str
-        What its owner should know of how it was read.
+        What its owner should know about how it was read.
     """
 
     kind: Kind
@@ -106,7 +111,7 @@ def read_column(file: str, name: str, column: Any, columns: Columns) -> Column:
     file : str
         For messages.
     columns : Columns
-        If text is a category there, a study has settings that may help.
+        If text is a category there, the study has settings that may help.
 
     Raises
     ------
@@ -116,12 +121,12 @@ def read_column(file: str, name: str, column: Any, columns: Columns) -> Column:
     found = _read(file, name, column, columns)
     if name in columns.categorical or not np.isnan(found.cells).all():
         return found
-    # The type of a column without a value says nothing: others may have another kind.
+    # The type of a column without values says nothing: others may have another kind.
     return Column("blank", found.cells, note=found.note)
 
 
 def _read(file: str, name: str, column: Any, columns: Columns) -> Column:
-    """Return an Arrow column as floats, of the kind that its type says."""
+    """Return an Arrow column as floats, of the kind that its type implies."""
     column = column.combine_chunks()
     is_dictionary = pa.types.is_dictionary(column.type)
     if is_dictionary:
@@ -133,13 +138,15 @@ def _read(file: str, name: str, column: Any, columns: Columns) -> Column:
     if pa.types.is_null(kind):
         return Column("blank", np.full(len(column), math.nan))
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return Column("date", _days(column, columns.date_origin))
+        return Column("date", _days(file, name, column, columns.date_origin))
     if is_text(kind):
         return _text(file, name, column, columns)
     if pa.types.is_decimal(kind):
         column = column.cast(pa.string())  # casts to floats directly are not exact
+    # Long whole numbers are rounded to floats, as a CSV file's numbers are.
+    is_rounded = pa.types.is_integer(kind)
     try:
-        cells = _filled(column.cast(pa.float64()))
+        cells = _filled(column.cast(pa.float64(), safe=not is_rounded))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         n_cells = len(column) - column.null_count
         raise _refusal(file, name, n_cells, columns) from None
@@ -159,7 +166,7 @@ def is_text(kind: Any) -> bool:
 
 
 def _has_levels(column: Any) -> bool:
-    """Return whether cells are something else than yes and no."""
+    """Return whether cells are anything but yes and no."""
     if not is_text(column.type):
         return True
     return not is_yes_or_no(words_of(column.unique().to_pylist()) - BLANK_WORDS)
@@ -168,7 +175,7 @@ def _has_levels(column: Any) -> bool:
 def level_text(value: object) -> str:
     """Return the name of a level; "" means a blank cell.
 
-    Text is taken as IDs are: "007" and "7" differ. But 7, 7.0 and "7.0" are all "7",
+    Text is treated like IDs: "007" and "7" differ. But 7, 7.0 and "7.0" are all "7",
     and a date is the same with or without midnight.
     """
     if isinstance(value, int | float):
@@ -176,15 +183,15 @@ def level_text(value: object) -> str:
     if isinstance(value, datetime.datetime) and value.time() == datetime.time.min:
         value = value.date()
     text = "" if value is None else normalised(value)
-    # pandas writes whole numbers so where some cells of the column are blank.
+    # pandas writes whole numbers this way if some cells of the column are blank.
     return text.removesuffix(".0") if _WHOLE.fullmatch(text) else text
 
 
 def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
-    """Return text as numbers or as yes and no if it is that, or else as a category.
+    """Return text as numbers or as yes and no where possible, else as a category.
 
-    A column with some numbers is rather one of numbers with mistakes, and numbers
-    with leading zeros are rather codes.
+    A column with some numbers is probably one of numbers with mistakes, and numbers
+    with leading zeros are probably codes.
     """
     texts: list[str | None] = column.to_pylist()
     numbers = [number_of(cell, columns.csv.decimal) for cell in texts]
@@ -193,6 +200,7 @@ def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
     )
     has_numbers = any(n is not None and not math.isnan(n) for n in numbers)
     words = words_of(others) - BLANK_WORDS
+    stated = Counter({text: n for text, n in others.items() if not is_blank(text)})
     if not words:
         check_no_codes(file, name, texts, columns.text_is_category)
         kind: Kind = "number" if has_numbers else "blank"
@@ -203,18 +211,18 @@ def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
     decimal, has_settings = columns.csv.decimal or ".", columns.text_is_category
     is_feature = has_settings or columns.features is not None
     if is_feature and not has_numbers:
-        check_no_dates(file, name, column, has_settings)
+        check_no_dates(file, name, texts, has_settings)
     if has_settings and not has_numbers:
-        check_no_numbers(file, name, others, decimal, has_settings)
+        check_no_numbers(file, name, stated, decimal, has_settings)
         return _category(file, name, column)
-    check_no_numbers(file, name, others, decimal, has_settings)
+    check_no_numbers(file, name, stated, decimal, has_settings)
     if is_feature and not has_settings and not has_numbers:
-        cells = counted(others.total(), "cell that is", "cells that are")
+        cells = counted(stated.total(), "cell that is", "cells that are")
         raise TableError(
             f"column {name!r} of {file} has {cells} neither a number nor a word for "
             "yes or no, such as ja and nein; write them as in the tables of the study"
         )
-    raise _refusal(file, name, others.total(), columns)
+    raise _refusal(file, name, stated.total(), columns)
 
 
 def _with_blanks(
@@ -224,8 +232,8 @@ def _with_blanks(
     numbers: Sequence[float | None],
     others: Mapping[str | None, int],
 ) -> Column:
-    """Return cells of which texts for a blank are missing; say so if there are any."""
-    blank = sorted(text for text in others if text and words_of([text]) <= BLANK_WORDS)
+    """Return cells with texts for "blank" made missing; add a note if there are any."""
+    blank = sorted(text for text in others if text and is_blank(text))
     values = np.array([math.nan if own is None else own for own in numbers])
     n_blank = sum(others[text] for text in blank)
     note = (
@@ -248,21 +256,61 @@ def _category(file: str, name: str, column: Any) -> Column:
         ) from None
     texts = [level_text(value) for value in found.dictionary.to_pylist()]
     levels = tuple(sorted(set(texts) - {""}))
+    n_long = sum(len(text) > LONGEST_NAME for text in levels)
     if len(levels) > MOST_LEVELS:
-        raise TableError(
-            f"column {name!r} of {file} has {len(levels):,} different texts, more than "
-            f"a category may have ({MOST_LEVELS:,}); leave it out with ignore = "
-            f"[{json.dumps(name, ensure_ascii=False)}]"
+        what = f"{len(levels):,} different texts, more than a category may have"
+        raise _no_category(file, name, f"{what} ({MOST_LEVELS:,})")
+    if n_long:
+        what = counted(n_long, "text that is", "texts that are")
+        raise _no_category(
+            file, name, f"{what} longer than a level's name may be ({LONGEST_NAME:,})"
         )
     codes = {text: code for code, text in enumerate(levels, start=1)}
     # The last one is for cells without a value, whose index is null.
     of_value = np.array([codes.get(text, math.nan) for text in (*texts, "")])
     indices = found.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
-    return Column("category", of_value[indices.astype(np.int64)], levels)
+    cells = of_value[indices.astype(np.int64)]
+    words = sorted(NULL_TEXTS.intersection(levels))
+    n_words = int(np.isin(cells, [codes[word] for word in words]).sum())
+    note = (
+        f"{counted(n_words, 'cell')} of column {name!r} of {file} taken as a level: "
+        f"{listed(words)}; make such cells blank if they mean missing values."
+    )
+    return Column("category", cells, levels, note if words else "")
 
 
-def _days(column: Any, origin: datetime.date) -> FloatArray:
-    """Return dates and times as days; times without a zone are taken as they are."""
+def _no_category(file: str, name: str, found: str) -> TableError:
+    quoted = json.dumps(name, ensure_ascii=False)
+    return TableError(
+        f"column {name!r} of {file} has {found}; give it fewer and shorter ones",
+        f", or leave it out with ignore = [{quoted}]",
+    )
+
+
+def clock_times(column: Any, kind: Any) -> Any:
+    """Return text as times, as written before zones.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        If a cell is neither a date nor a time.
+    """
+    return pc.replace_substring_regex(column, _ZONE, r"\1").cast(kind)
+
+
+def _days(file: str, name: str, column: Any, origin: datetime.date) -> FloatArray:
+    """Return dates and times as days, as clocks show them in the column's zone.
+
+    So a day begins at midnight there, as in others' tables whose dates have no zone.
+    """
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        try:
+            column = pc.local_timestamp(column)
+        except pa.ArrowInvalid:
+            raise TableError(
+                f"column {name!r} of {file} has times in the zone {column.type.tz!r}, "
+                "which is unknown here; save them without a zone"
+            ) from None
     kind, start = column.type, (origin - _EPOCH).days
     if pa.types.is_date32(kind):
         return _filled(column.cast(pa.int32()).cast(pa.float64())) - start

@@ -89,7 +89,7 @@ def encode_numbers(labels: Sequence[str]) -> tuple[FloatArray, int]:
 
 
 def is_fraction(label: str) -> bool:
-    """Return whether a label is a number, but no whole one."""
+    """Return whether a label is a number but not a whole one."""
     number = _number(label)
     return bool(np.isfinite(number)) and not number.is_integer()
 
@@ -107,14 +107,18 @@ def as_classes(
     return named
 
 
-def r_squared(values: FloatArray, predicted: FloatArray) -> float | None:
+def r_squared(
+    values: FloatArray, predicted: FloatArray, weights: FloatArray | None = None
+) -> float | None:
     """Return 1 minus the squared error relative to that of the values' mean.
 
     None if all values are equal.
     """
+    counts = 1.0 if weights is None else weights
     with np.errstate(over="ignore", invalid="ignore"):  # for huge numbers
-        spread = float(np.sum((values - values.mean()) ** 2))
-        left = float(np.sum((values - predicted) ** 2))
+        mean = np.average(values, weights=weights)
+        spread = float(np.sum(counts * (values - mean) ** 2))
+        left = float(np.sum(counts * (values - predicted) ** 2))
     return 1.0 - left / spread if 0.0 < spread < np.inf else None
 
 

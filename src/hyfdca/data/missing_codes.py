@@ -37,7 +37,7 @@ def missing_codes(cells: FloatArray) -> dict[float, int]:
 
 
 def missing_note(file: str, name: str, cells: FloatArray) -> str:
-    """Return what the owner of a column should know of such numbers; "" if nothing."""
+    """Return what the owner of a column should know about such numbers, or ""."""
     if not (found := missing_codes(cells)):
         return ""
     each = [f"{counted(count, 'cell')} of {code:g}" for code, count in found.items()]

@@ -16,20 +16,33 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from hyfdca.arrays import BoolArray
-from hyfdca.data.csv_form import CsvForm, find_form, form_note, form_words
+from hyfdca.data.csv_form import (
+    CsvForm,
+    DelimiterError,
+    find_form,
+    form_note,
+    form_words,
+)
 from hyfdca.data.held_out import held_out_column
-from hyfdca.data.kinds import read_column, read_numbers, table_of_columns
+from hyfdca.data.kinds import (
+    clock_times,
+    is_text,
+    read_column,
+    read_numbers,
+    table_of_columns,
+)
 from hyfdca.data.tables import (
     Columns,
     Table,
     TableError,
+    bare_name,
     check_columns,
     first_twins,
     id_text,
-    label_text,
     normalised,
+    parsed_number,
 )
-from hyfdca.data.words import LEADING_ZERO
+from hyfdca.data.words import LEADING_ZERO, stated_label
 from hyfdca.errors import counted
 
 _COMMA = r"^(\s*[+-]?[0-9]+),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$"  # a decimal one
@@ -47,7 +60,7 @@ class NamedColumns:
     index : set of str
         Columns in which pandas wrote its index, if the index has no name.
     notes : tuple of str
-        How the file was read, where that was found by looking.
+        How the file was read, where that was detected.
     csv : CsvForm
         How the file is written, if it is a CSV file.
     """
@@ -72,11 +85,17 @@ def open_csv(path: Path, columns: Columns) -> NamedColumns:
     """Return the columns of a CSV file, its ID and label as text."""
     try:
         return _parsed_csv(path, columns)
+    except DelimiterError as error:
+        raise TableError(
+            f"the first line of {path.name} names the delimiter {str(error)!r}, which "
+            "is not a printable ASCII character or a tab; save it with another"
+        ) from None
     except UnicodeError:
         raise TableError(
-            f"{path.name} is not in the encoding {columns.csv.encoding}; set encoding "
-            'in the study file to that of the file, such as "utf-8" or "cp1252", or '
-            "leave the key out to have it found by looking"
+            f"{path.name} is not in the encoding {columns.csv.encoding}; save it so",
+            ', or set encoding in the study file to that of the file, such as "utf-8" '
+            'or "cp1252", or leave the key out to have it found by looking',
+            "encoding",
         ) from None
 
 
@@ -92,17 +111,20 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
         texts = [n for n in names if normalised(n) in as_text]
         options = (reading, parsing)
         table = pa.csv.read_csv(path, *options, _converting(texts, form))
-        if codes := _codes(path, table, *options):
-            found = _converting([*texts, *codes], form)
-            table = pa.csv.read_csv(path, *options, found)
+        codes, zoned = _codes(path, table, *options), _zoned(table)
+        if codes or zoned:
+            found = _converting([*texts, *codes, *zoned], form)
+            table = _without_zones(pa.csv.read_csv(path, *options, found), zoned)
+        table = _with_words(path, table, columns, *options)
         if form.decimal == ",":
             table = _with_points(table, columns.label)
     except (pa.ArrowInvalid, pa.ArrowKeyError):  # its message would quote the row
         raise TableError(
             f"{path.name} is not a CSV table with {form_words(form)}; save it with one "
-            "line of column names and one cell per column in every row, or set "
-            'delimiter (one character), decimal ("." or ",") or encoding (such as '
-            '"utf-8") in the study file'
+            "line of column names and one cell per column in every row",
+            ', or set delimiter (one character), decimal ("." or ",") or encoding '
+            '(such as "utf-8") in the study file',
+            "delimiter",
         ) from None
     found = form_note(form, columns.csv)
     notes = [f"The file {path.name} is read {found}."] if found else []
@@ -113,7 +135,7 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
 
 
 def _converting(texts: Sequence[str], form: CsvForm) -> Any:
-    """Return how cells are converted, some columns of them to text."""
+    """Return how cells are converted, those of some columns to text."""
     return pa.csv.ConvertOptions(
         column_types=dict.fromkeys(texts, pa.string()),
         strings_can_be_null=True,
@@ -121,14 +143,47 @@ def _converting(texts: Sequence[str], form: CsvForm) -> Any:
     )
 
 
+def _with_words(
+    path: Path, table: Any, columns: Columns, reading: Any, parsing: Any
+) -> Any:
+    """Return a table whose text has words such as NA too, which may be levels.
+
+    Readers of CSV take them as blank cells. They are read again as text.
+    """
+    found = [
+        name
+        for name in _once(table)
+        if is_text(table[name].type) and table[name].null_count
+        # Nobody means them as an ID or a label.
+        if normalised(name) not in (columns.id, columns.label)
+    ]
+    if not found:
+        return table
+    as_text = pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(found, pa.string()),
+        include_columns=found,
+        null_values=[""],
+        strings_can_be_null=True,
+    )
+    again = pa.csv.read_csv(path, reading, parsing, as_text)
+    for name in found:
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, again[name])
+    return table
+
+
+def _once(table: Any) -> list[str]:
+    """Return names of columns; those that occur twice are refused later."""
+    names = Counter(table.column_names)
+    return [name for name, count in names.items() if count == 1]
+
+
 def _codes(path: Path, table: Any, reading: Any, parsing: Any) -> list[str]:
     """Return columns that were read as numbers, though some have leading zeros.
 
     They are read again as text, which keeps the zeros.
     """
-    names = table.column_names  # those that occur twice are refused later
-    once = [name for name, count in Counter(names).items() if count == 1]
-    rest = [name for name in once if _has_whole_numbers(table[name])]
+    rest = [name for name in _once(table) if _has_whole_numbers(table[name])]
     found: list[str] = []
     if not rest:
         return found
@@ -142,7 +197,7 @@ def _codes(path: Path, table: Any, reading: Any, parsing: Any) -> list[str]:
 
 
 def _has_whole_numbers(column: Any) -> bool:
-    """Return whether some numbers have no fraction, as those with leading zeros."""
+    """Return whether some numbers have no fraction, like those with leading zeros."""
     if not pa.types.is_floating(column.type):
         return bool(pa.types.is_integer(column.type))
     is_whole = pc.equal(column, pc.floor(column))
@@ -151,16 +206,36 @@ def _has_whole_numbers(column: Any) -> bool:
 
 def _has_code(column: Any) -> bool:
     """Return whether a cell has a leading zero."""
-    # Two quick looks spare most columns the slow one.
+    # Two quick checks spare most columns the slow one.
     some = column.filter(pc.greater(pc.binary_length(column), 1))
     some = some.filter(pc.match_substring(some, "0"))
     return bool(pc.any(pc.match_substring_regex(some, f"^{LEADING_ZERO}$")).as_py())
 
 
-def _without_empty(table: Any) -> tuple[Any, str]:
-    """Leave out what spreadsheets append: columns without a name, rows of nothing.
+def _zoned(table: Any) -> dict[str, Any]:
+    """Return columns of times with a zone, which Arrow reads as UTC, and their types.
 
-    Returns how many were left out too, in words.
+    The types are without the zone.
+    """
+    return {
+        field_.name: pa.timestamp(field_.type.unit)
+        for field_ in table.schema
+        if pa.types.is_timestamp(field_.type) and field_.type.tz is not None
+    }
+
+
+def _without_zones(table: Any, zoned: Mapping[str, Any]) -> Any:
+    """Return a table with columns of text as times, as written before zones."""
+    for place, name in enumerate(table.column_names):
+        if kind := zoned.get(name):
+            table = table.set_column(place, name, clock_times(table[place], kind))
+    return table
+
+
+def _without_empty(table: Any) -> tuple[Any, str]:
+    """Leave out what spreadsheets append: columns without a name, empty rows.
+
+    Also returns how many were left out, in words.
     """
     named = [
         place
@@ -193,7 +268,7 @@ def _with_points(table: Any, label: str | None) -> Any:
     """Return a table whose label, which is read as text, has decimal points."""
     for place, name in enumerate(table.column_names):
         if normalised(name) == label:
-            # A point is of thousands here: such a label must not pass as a number.
+            # A point separates thousands here: such a label must not pass as a number.
             column = pc.replace_substring_regex(table[place], _THOUSANDS, r"\1'\2")
             column = pc.replace_substring_regex(column, _COMMA, r"\1.\2")
             table = table.set_column(place, name, column)
@@ -209,7 +284,7 @@ def open_parquet(path: Path, _: Columns) -> NamedColumns:
             f"{path.name} is not a Parquet file, or is damaged; save it again"
         ) from None
     for place, field_ in enumerate(table.schema):
-        if pa.types.is_string_view(field_.type):  # which few functions know
+        if pa.types.is_string_view(field_.type):  # which few functions support
             text = table[place].cast(pa.large_string())
             table = table.set_column(place, field_.name, text)
     return NamedColumns(table, _parquet_index(table.schema))
@@ -244,6 +319,12 @@ def without_index(path: Path, named: NamedColumns, columns: Columns) -> NamedCol
     return replace(named, content=content, notes=(*named.notes, note))
 
 
+def _or_add_names(repeated: Sequence[str]) -> str:
+    """Return further advice if what is repeated looks like cells, not like names."""
+    is_cell = any(not name or parsed_number(name) is not None for name in repeated)
+    return ", or add a line of column names if the file has none" * is_cell
+
+
 def columns_by_name(path: Path, content: Any) -> dict[str, Any]:
     """Return the columns of a table by their normalised names.
 
@@ -257,7 +338,7 @@ def columns_by_name(path: Path, content: Any) -> dict[str, Any]:
     if repeated:
         raise TableError(
             f"{path.name} has {counted(len(repeated), 'column name')} more than once, "
-            f"such as {repeated[0]!r}; rename them"
+            f"such as {repeated[0]!r}; rename them{_or_add_names(repeated)}"
         )
     return dict(zip(names, content.columns, strict=True))
 
@@ -285,6 +366,7 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
     needed = [n for n in (label, *beside, columns.holdout) if n is not None]
     check_columns(path.name, [columns.id, *needed, *features], names)
     _check_names(path, features)
+    _check_spelling(path, columns, names)
     file, found = path.name, replace(columns, csv=named.csv)
     read = [read_column(file, name, by_name[name], found) for name in features]
     weights, offsets = (
@@ -295,7 +377,7 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
     table = table_of_columns(ids, features, read)
     return replace(
         table,
-        labels=tuple(map(label_text, _texts(path, label, by_name[label])))
+        labels=tuple(map(stated_label, _texts(path, label, by_name[label])))
         if label
         else None,
         notes=(*kept.notes, *table.notes),
@@ -308,7 +390,7 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
 def _held_out(
     path: Path, columns: Columns, by_name: Mapping[str, Any]
 ) -> BoolArray | None:
-    """Return what a column says of which rows are set aside."""
+    """Return which rows a column sets aside."""
     name = columns.holdout
     if name is None:
         return None
@@ -317,7 +399,7 @@ def _held_out(
 
 
 def _check_ignored(path: Path, named: NamedColumns, columns: Columns) -> None:
-    """Refuse columns to ignore that are not there.
+    """Refuse columns to ignore that do not exist.
 
     A column in which pandas wrote its index may be called by any of pandas' names.
     """
@@ -332,7 +414,7 @@ def _check_ignored(path: Path, named: NamedColumns, columns: Columns) -> None:
 
 
 def _check_names(path: Path, features: Sequence[str]) -> None:
-    """Refuse features without a name, and names that are hardly two."""
+    """Refuse features without a name, and names that are almost the same."""
     if "" in features:
         raise TableError(
             f"a column of {path.name} has no name; give it one, or leave it out with "
@@ -341,10 +423,23 @@ def _check_names(path: Path, features: Sequence[str]) -> None:
     if twins := first_twins(features):
         first, second = twins
         raise TableError(
-            f"columns {first!r} and {second!r} of {path.name} differ in capitals or "
-            "blanks alone; rename one of them, or leave one out with ignore = "
+            f"columns {first!r} and {second!r} of {path.name} differ only in capitals "
+            "or blanks; rename one of them, or leave one out with ignore = "
             f"[{json.dumps(second, ensure_ascii=False)}]"
         )
+
+
+def _check_spelling(path: Path, columns: Columns, names: Sequence[str]) -> None:
+    """Refuse another spelling of a feature that would be left out without a word."""
+    wanted = () if columns.features_needed else columns.features or ()
+    lacking = {bare_name(name): name for name in set(wanted) - set(names)}
+    for name in names:
+        feature = lacking.get(bare_name(name))
+        if feature is not None and name not in columns.left_out:
+            raise TableError(
+                f"{path.name} has a column {name!r}, but the model's is {feature!r}; "
+                "rename it so, or otherwise if it is another"
+            )
 
 
 def _texts(path: Path, name: str, column: Any) -> list[object]:

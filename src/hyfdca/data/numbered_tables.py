@@ -26,8 +26,8 @@ from hyfdca.data.tables import (
 )
 
 _MOST_FEATURES = 20_000_000
-# What reading a damaged NPZ file may raise; of archives that are encrypted, or packed
-# in an unknown way, a RuntimeError.
+# Raised when reading a damaged NPZ file; a RuntimeError if the archive is encrypted or
+# packed in an unknown way.
 _BAD_NPZ = (
     *(AttributeError, EOFError, KeyError, MemoryError, OSError, RuntimeError),
     *(TypeError, ValueError, zipfile.BadZipFile, zlib.error),
@@ -135,8 +135,9 @@ def _numbered(
     if ids is None and not columns.rows_by_order:
         raise TableError(
             f"{path.name} has no IDs to match its rows by; save it as NPZ with an "
-            'array ids, or set rows = "by order" if the same line is the same case at '
-            "all organisations"
+            "array ids",
+            ', or set rows = "by order" if the same line is the same case at all '
+            "organisations",
         )
     if any(a is not None and np.shape(a) != (n_rows,) for a in (labels, ids)):
         raise TableError(f"{path.name} needs one label and ID per row; save it again")
@@ -160,7 +161,7 @@ def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
     has_roles = bool(needed or columns.ignored)
     has_roles = has_roles or any(map(_NUMBERED.fullmatch, left_out))
     if columns.features is None and not has_roles:
-        return table  # with millions of names it is worth not looking at each
+        return table  # with millions of names it pays not to check each one
     check_columns(path.name, columns.ignored, table.features, "ignore")
     features = columns.chosen(table.features)
     check_columns(path.name, [*needed, *features], table.features)

@@ -1,4 +1,4 @@
-"""The table of the paper's data sets: their shape, their files, where these are from.
+"""The paper's data sets: their shapes, their files and where these come from.
 
 The checksums of news20.binary and covtype.binary are those of files rebuilt from the
 sets' raw data. LIBSVM's own files have other bytes, so their shape is checked instead.
@@ -16,7 +16,7 @@ from hyfdca.data.sklearn_cache import read_covertype, read_openml_mnist
 
 @dataclass(frozen=True)
 class Form:
-    """A way in which a set lies in a folder.
+    """A form in which a folder may contain a set.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class PublicSet:
     Parameters
     ----------
     title : str
-        What people call it.
+        Its usual name.
     shape : tuple of int
         Samples and features, without a bias.
     labels : tuple of int

@@ -32,6 +32,7 @@ from hyfdca.data.target_columns import check_offsets, check_weights
 from hyfdca.errors import counted, reading
 
 T = TypeVar("T")
+_OR_OTHER_IDS = (", or correct id_column", "id_column")
 _SCIENTIFIC = re.compile(r"[0-9][.,]?[0-9]*[eE]\+?[0-9]+")
 
 
@@ -81,7 +82,7 @@ def has_named_columns(path: Path) -> bool:
 
 
 def _shortened(ids: Sequence[str]) -> str:
-    """Return what else may help if IDs are as a spreadsheet writes long numbers."""
+    """Return further advice if IDs look like long numbers from a spreadsheet."""
     if any(map(_SCIENTIFIC.fullmatch, ids)):
         return ", write IDs such as 1.2E+11 with all their digits"
     return ""
@@ -93,14 +94,15 @@ def _check_ids(path: Path, ids: Sequence[str], name: str) -> None:
     if "" in ids:
         raise TableError(
             f"{path.name} has {counted(ids.count(''), 'row')} without an ID in column "
-            f"{name!r}; give each row one, or correct id_column"
+            f"{name!r}; give each row one",
+            *_OR_OTHER_IDS,
         )
     n_repeated = len(ids) - len(set(ids))
     if n_repeated:
         raise TableError(
             f"{path.name} has {counted(n_repeated, 'row')} with the ID of another row "
-            f"in column {name!r}; keep one row per ID{_shortened(ids)}, or correct "
-            "id_column"
+            f"in column {name!r}; keep one row per ID{_shortened(ids)}",
+            *_OR_OTHER_IDS,
         )
 
 
@@ -122,8 +124,8 @@ def _check_cells(path: Path, table: Table) -> None:
         numbers = counted(int(too_large.sum()), "number that is", "numbers that are")
         raise TableError(
             f"{path.name} has {numbers} infinite or beyond {LARGEST_CELL}, the first "
-            f"in column {table.features[columns[0]]!r}; correct them, or leave such "
-            "columns out with ignore"
+            f"in column {table.features[columns[0]]!r}; correct them",
+            ", or leave such columns out with ignore",
         )
 
 
@@ -140,12 +142,14 @@ def open_columns(path: Path, columns: Columns) -> NamedColumns:
     TableError
     """
     _check_file(path)
-    opener = open_csv if _ending(path) == ".csv" else open_parquet
+    opener = open_csv if _READERS[_ending(path)] is read_csv else open_parquet
     return _openable(path, lambda: opener(path, columns))
 
 
 _READERS: dict[str, Callable[[Path, Columns], Table]] = {
     ".csv": read_csv,
+    ".tsv": read_csv,
+    ".txt": read_csv,
     ".parquet": read_parquet,
     ".libsvm": read_libsvm,
     ".svm": read_libsvm,

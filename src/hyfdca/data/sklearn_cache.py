@@ -1,4 +1,4 @@
-"""What scikit-learn's own downloads left in its cache, as the paper's data sets."""
+"""Reads the paper's data sets from what scikit-learn's downloads left in its cache."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Finds the paper's data sets on this machine.
 
-A set is looked for in this order; the first place that has a file of it counts:
+A set is searched for in this order; the first place that has a file of it counts:
 
 1. the folder that is named, or else that of the variable ``HYFDCA_DATA``,
 2. ``../shared/data`` beside a clone of the project, for its developers,
-3. the user's own folder, into which ``hyfdca data --fetch`` downloads by default,
+3. the user's folder, into which ``hyfdca data --fetch`` downloads by default,
 4. scikit-learn's cache.
 """
 
@@ -49,7 +49,7 @@ def find_data(
     Raises
     ------
     StudyError
-        If the set is not there, or damaged.
+        If the set is missing or damaged.
     """
     return require(name, folder).load(positive)
 
@@ -60,7 +60,7 @@ def require(name: str, folder: Path | str | None = None) -> Found:
     Raises
     ------
     StudyError
-        If it is not there; the sentence says how to get it.
+        If it is missing; the sentence says how to get it.
     """
     found = locate(name, folder)
     if found is None:
@@ -104,7 +104,7 @@ def _places(name: str, folder: Path | str | None) -> Iterator[tuple[Path, Form]]
 
 
 def looked_in(folder: Path | str | None = None) -> list[Path]:
-    """Return the folders in which sets are looked for; the last is scikit-learn's."""
+    """Return the folders that are searched for sets; scikit-learn's is the last."""
     folders = [named_folder(folder), _developers_folder(), user_folder()]
     named = [each for each in folders if each is not None]
     return [*dict.fromkeys(named), sklearn_folder()]
@@ -117,7 +117,7 @@ def named_folder(folder: Path | str | None = None) -> Path | None:
 
 
 def user_folder() -> Path:
-    """Return the folder of this user's own downloads; it need not exist."""
+    """Return the folder of this user's downloads; it need not exist."""
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
     return Path(os.path.expanduser(caches)) / "hyfdca" / "data"
 
@@ -135,7 +135,7 @@ class Entry:
     Parameters
     ----------
     path : path or None
-        None if it is not there.
+        None if it is missing.
     checked_by : {"sha256", "shape"} or None
     problem : str or None
         What is wrong with its files, in one sentence.

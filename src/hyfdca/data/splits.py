@@ -24,7 +24,7 @@ def train_validation(n_samples: int, share: float, seed: int) -> Split:
     ----------
     n_samples : int
     share : float
-        Of the rows to validate with, from 0 to below 1; rounded to whole rows.
+        The share of rows to validate with, from 0 to below 1; rounded to whole rows.
     seed : int
         Not negative.
 

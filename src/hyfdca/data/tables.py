@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Literal, get_args
 
 import msgspec
@@ -22,6 +23,7 @@ from hyfdca.data.csv_form import CsvForm
 Kind = Literal["number", "boolean", "date", "category", "blank"]  # of a column
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DATE_ORIGIN = datetime.date(2000, 1, 1)
+LONGEST_NAME = 1000  # characters of the name of a feature, a class or a level
 LARGEST_CELL = 1e100  # squares of larger numbers soon overflow
 
 _MOST_LISTED = 10
@@ -30,16 +32,30 @@ _BRACKETS = re.compile(r"\[[^\]]*\]|\([^)]*\)")
 
 
 class TableError(ValueError):
-    """A table that cannot be used; the message is one plain sentence."""
+    """A table that cannot be used; the message is one plain sentence.
+
+    Parameters
+    ----------
+    plain : str
+        What is wrong, and what to do about the file.
+    in_study : str, optional
+        What else to do in a study file, to follow it; predictions have none to change.
+    key : str, optional
+        The key of the study file that this is about.
+    """
+
+    def __init__(self, plain: str, in_study: str = "", key: str = "") -> None:
+        self.plain, self.key = plain, key
+        super().__init__(plain + in_study)
 
 
 class MissingColumnsError(TableError):
-    """A table that lacks columns; the caller may add what they are for.
+    """A table that lacks columns; the caller may add their purpose.
 
     Parameters
     ----------
     key : str, optional
-        The key of the study file that names the columns, if it is to be said.
+        The key of the study file that names the columns, if it should be mentioned.
     """
 
     def __init__(
@@ -49,13 +65,13 @@ class MissingColumnsError(TableError):
         known: Sequence[str] = (),
         key: str = "",
     ) -> None:
-        self.columns, self.key = tuple(missing), key
+        self.columns = tuple(missing)
         named_by = f", which {key} names" if key else ""
         self.what = f"{file} has no column {listed(missing)}{named_by}"
-        super().__init__(
-            f"{self.what}{_header_hint(missing, known)}; correct the names in the "
-            "study file or in the table"
-        )
+        self.hint = _header_hint(missing, known)
+        found = f"{self.what}{self.hint}; correct the names in the"
+        super().__init__(f"{found} study file or in the table", key=key)
+        self.plain = f"{found} table"
 
 
 @dataclass(frozen=True)
@@ -71,7 +87,7 @@ class Columns:
     features : tuple of str or None
         None means all other columns.
     features_needed : bool
-        If false, features that the table lacks are left out.
+        If false, features that the table lacks are left out, as are columns to ignore.
     label_needed : bool
         If false, a table or a row may lack a label; "" means no label.
     absent_are_zero : bool
@@ -119,13 +135,18 @@ class Columns:
 
     @property
     def with_roles(self) -> set[str | None]:
-        """Columns that are something else than features."""
+        """Columns that are not features."""
         return {self.id, self.label, self.weight, self.offset, self.holdout}
+
+    @cached_property
+    def left_out(self) -> set[str | None]:
+        """Columns that are no features, unless ``features`` names them."""
+        return {*self.with_roles, *self.ignored, *self.ignored_if_present}
 
     def beside_labels(self, names: Container[str]) -> tuple[str | None, str | None]:
         """Return the columns of weights and offsets to read of such a table.
 
-        Where labels need not be there, neither need these.
+        Where labels are optional, so are these.
         """
         if not self.has_label:
             return None, None
@@ -139,11 +160,10 @@ class Columns:
     def chosen(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the features to read of a table with columns of these names."""
         if self.features is None:
-            left_out = {*self.with_roles, *self.ignored, *self.ignored_if_present}
-            return tuple(name for name in names if name not in left_out)
+            return tuple(name for name in names if name not in self.left_out)
         if self.features_needed:
             return self.features
-        known = set(names)
+        known = set(names) - self.left_out
         return tuple(name for name in self.features if name in known)
 
 
@@ -162,15 +182,15 @@ class Table:
     labels : tuple of str or None
         As text, numbers in their shortest form; "" where a row has none.
     weights, offsets : arrays (rows,) or None
-        Finite, weights not negative; what they are in rows without a label is open.
+        Finite, weights not negative; arbitrary in rows without a label.
     notes : tuple of str
-        What its owner should know of how it was read; not part of the data.
+        What its owner should know about how it was read; not part of the data.
     kinds : tuple of str
         The kind of each column; empty if all are numbers.
     levels : mapping of str to tuple of str
         By column that is a category: its levels. The cells are their numbers, from 1.
     held_out : array (rows,) of bool or None
-        What the column says of which rows are set aside.
+        Which rows the column sets aside.
     """
 
     ids: tuple[str, ...] = field(repr=False)
@@ -247,7 +267,7 @@ def normalised(value: object) -> str:
 
 
 def bare_name(name: str) -> str:
-    """Return a name without what people confuse: capitals and blanks."""
+    """Return a name without capitals and blanks, which people confuse."""
     return "".join(name.split()).casefold()
 
 
@@ -287,7 +307,7 @@ def label_text(value: object) -> str:
 
 
 def parsed_number(text: str) -> float | None:
-    """Return the number that a text is; None if it is something else, such as 1_10."""
+    """Return the number that a text is, or None for other text, such as 1_10."""
     try:
         return None if "_" in text else float(text)
     except ValueError:
@@ -314,7 +334,7 @@ def stored_densely(values: FloatArray) -> sp.csr_array:
 def check_columns(
     file: str, wanted: Sequence[str], names: Sequence[str], key: str = ""
 ) -> None:
-    """Check that a file has the columns that are wanted, or that a key names.
+    """Check that a file has the required columns, or those that a key names.
 
     Raises
     ------
@@ -327,9 +347,9 @@ def check_columns(
 
 
 def _header_hint(missing: Sequence[str], known: Sequence[str]) -> str:
-    """Return a similar name, or that there seem to be none; never other names.
+    """Return advice: a similar name, or that the file seems to lack a line of names.
 
-    Without a line of names, the first row would be quoted.
+    Other names are not quoted: without a line of names, they would be cells.
     """
     bare = {bare_name(name): name for name in known}
     close = get_close_matches(bare_name(missing[0]), bare, n=1, cutoff=0.8)

@@ -1,7 +1,7 @@
-"""Labels, weights and offsets as the columns of a table: which rows have them.
+"""Labels, weights and offsets as columns of a table, and which rows have them.
 
 A row is *known* to a client that has its label, with a weight above 0. A row of weight
-0 is as if it were not there.
+0 counts as absent.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def known_labels(table: Table) -> list[str]:
 
 
 def target_texts(table: Table) -> Sequence[str]:
-    """Return a text of each row's label, weight and offset, equal if all are."""
+    """Return a text for each row's label, weight and offset: equal if all three are."""
     labels = table.labels or ()
     columns = [c for c in (table.weights, table.offsets) if c is not None]
     if not columns:
@@ -59,14 +59,14 @@ def target_texts(table: Table) -> Sequence[str]:
 
 
 def texts_by_column(table: Table, is_number: bool, is_single: bool) -> list[list[str]]:
-    """Return texts of labels, weights and offsets, each equal if what it is of is.
+    """Return texts of labels, of weights and of offsets, equal if the values are.
 
     Parameters
     ----------
     is_number : bool
         Whether labels are numbers; otherwise they are classes.
     is_single : bool
-        Whether numbers are equal if they are in single precision.
+        Whether numbers that are equal in single precision have equal texts.
     """
     labels = table.labels or ()
     label = encode_numbers(labels)[0][:, 0] if is_number else None

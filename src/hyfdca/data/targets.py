@@ -1,4 +1,4 @@
-"""What rows are trained towards: their labels, weights and offsets, as numbers."""
+"""The targets of rows: their labels, weights and offsets, as numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ClassWeight = Literal["balanced"] | Mapping[str, float]
 
 @dataclass(frozen=True)
 class TargetSettings:
-    """What a study says of labels, weights and offsets; each party has its own copy.
+    """A study's rules for labels, weights and offsets; each party has its own copy.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class TargetSettings:
     scaling : {"none", "scale", "centre"}
         Whether numbers are scaled to deviation 1, and centred too.
     names : mapping of str to str
-        What the study calls the columns "label_column" and so on, for refusals.
+        The study's names of the columns, by "label_column" and so on, for messages.
     """
 
     has_weights: bool = False
@@ -41,12 +41,12 @@ class TargetSettings:
 
     @property
     def n_columns(self) -> int:
-        """How many numbers a row has: its label, and what else the study has."""
+        """The count of numbers per row: a label, perhaps a weight and an offset."""
         return len(self.columns)
 
     @property
     def is_balanced(self) -> bool:
-        """Whether classes are weighted by how rare they are."""
+        """Whether rare classes have larger weights."""
         return self.class_weight == "balanced"
 
     @property
@@ -61,7 +61,7 @@ class TargetSettings:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the numbers of a row are: its label, and what else the study has."""
+        """The names of a row's numbers: a label, perhaps a weight and an offset."""
         beside = ("weight",) * self.has_weights + ("offset",) * self.has_offsets
         return ("label", *beside)
 
@@ -113,16 +113,16 @@ class Targets:
         return signs_of(self.classes, self.n_classes)
 
     def of_rows(self, rows: IntArray) -> Targets:
-        """Return those of some rows."""
+        """Return the targets of some rows."""
         return replace(self, values=self.values[rows])
 
     def rounded(self, rows: BoolArray) -> Targets:
-        """Return the targets with those of some rows in single precision."""
+        """Return the targets, those of some rows in single precision."""
         values = np.where(rows[:, None], in_single_precision(self.values), self.values)
         return replace(self, values=values)
 
     def completed(self, rows: IntArray, values: FloatArray) -> Targets:
-        """Return the targets with those of some rows replaced.
+        """Return the targets, those of some rows replaced.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class Targets:
 
 
 def in_single_precision(values: FloatArray) -> FloatArray:
-    """Return numbers as float32 has them; those beyond its range stay as they are."""
+    """Return numbers rounded to float32; those beyond its range stay unchanged."""
     with np.errstate(over="ignore", under="ignore"):
         single = values.astype(np.float32).astype(np.float64)
     is_within = (single != 0.0) & ~np.isinf(single)
@@ -157,7 +157,7 @@ def in_single_precision(values: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, repr=False)
 class SampleLosses:
-    """What the losses of a client's samples are made of; without a repr.
+    """The labels, weights and offsets of a client's samples; without a repr.
 
     Parameters
     ----------

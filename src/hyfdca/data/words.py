@@ -6,21 +6,28 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
 
-from hyfdca.data.tables import TableError, normalised, parsed_number
+from hyfdca.data.tables import TableError, label_text, normalised, parsed_number
 from hyfdca.errors import counted
 
 YES = frozenset({"yes", "true", "ja", "wahr", "oui", "vrai", "si", "sí", "sim", "y"})
 NO = frozenset({"no", "false", "nein", "falsch", "non", "faux", "não", "nao", "n"})
-# Letters mean yes and no only together: one alone may be a code.
+# Single letters mean yes and no only together: one alone may be a code.
 _LETTERS = frozenset({"y", "n"})
 
-# Beside what every reader of CSV knows, such as NA, N/A, NULL and NaN.
+# What readers of CSV take as a blank cell; levels of a category may be called so.
+NULL_TEXTS = frozenset(
+    {
+        *("NA", "N/A", "n/a", "NULL", "null", "NaN", "nan", "-NaN", "-nan"),
+        *("#N/A", "#N/A N/A", "#NA", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    }
+)
+
 BLANK_WORDS = frozenset(
     {
+        *map(str.casefold, NULL_TEXTS),
         *("-", "--", "---", "\u2013", "\u2014", "?", ".", "..", "...", "*"),
-        *("na", "n/a", "n.a.", "n. a.", "nan", "null", "nil", "none", "#n/a"),
+        *("n.a.", "n. a.", "nil", "none"),
         *("missing", "unknown", "not available", "not known", "k.a.", "k. a."),
         *("unbekannt", "inconnu", "desconocido"),
     }
@@ -50,8 +57,13 @@ _MARKS = {
 
 
 def words_of(texts: Iterable[str | None]) -> set[str]:
-    """Return texts without what does not matter, such as capitals; blanks left out."""
+    """Return texts without details such as capitals; blanks are left out."""
     return {normalised(text).casefold() for text in texts if text} - {""}
+
+
+def is_blank(text: str | None) -> bool:
+    """Return whether a text says that there is nothing, or is nothing."""
+    return words_of([text]) <= BLANK_WORDS
 
 
 def is_yes_or_no(words: set[str]) -> bool:
@@ -74,15 +86,21 @@ def marks_of(text: str, decimal: str) -> Iterator[str]:
 
 
 def boolean_of(cell: str | None) -> float | None:
-    """Return 1 for yes and 0 for no; None if a text is something else."""
+    """Return 1 for yes, 0 for no and None for any other text."""
     word = "" if cell is None else normalised(cell).casefold()
     return float(word in YES) if word in YES or word in NO else None
 
 
-def number_of(cell: str | None, decimal: str | None = None) -> float | None:
-    """Return the number that a text is, NaN for a blank; None if it is something else.
+def stated_label(value: object) -> str:
+    """Return a label as text; "" also for what readers of CSV take as a blank cell."""
+    label = label_text(value)
+    return "" if label in NULL_TEXTS else label
 
-    Where the comma is the decimal point, a point is none: it may be of thousands.
+
+def number_of(cell: str | None, decimal: str | None = None) -> float | None:
+    """Return the number that a text is, NaN for a blank and None for other text.
+
+    Where the comma is the decimal point, a point is not: it may separate thousands.
     """
     if cell is None or not cell.strip():
         return math.nan
@@ -118,7 +136,7 @@ def n_codes(texts: Iterable[str | None]) -> int:
 def check_no_codes(
     file: str, name: str, texts: Iterable[str | None], has_settings: bool
 ) -> None:
-    """Refuse numbers some of which have leading zeros: these are rather codes."""
+    """Refuse numbers some of which have leading zeros: these are probably codes."""
     if not (n_found := n_codes(texts)):
         return
     cells = counted(n_found, "cell")
@@ -136,16 +154,18 @@ def check_no_codes(
     )
 
 
-def check_no_dates(file: str, name: str, column: Any, has_settings: bool) -> None:
+def check_no_dates(
+    file: str, name: str, texts: Iterable[str | None], has_settings: bool
+) -> None:
     """Refuse text of which half or more looks like dates, but was not read as such."""
-    texts = [text for text in column.to_pylist() if text and text.strip()]
-    n_dates = sum(map(looks_like_date, texts))
-    if 2 * n_dates >= len(texts):
+    stated = [text for text in texts if text and not is_blank(text)]
+    n_dates = sum(map(looks_like_date, stated))
+    if 2 * n_dates >= len(stated):
         quoted = json.dumps(name, ensure_ascii=False)
         settings = f", or set categorical = [{quoted}] or ignore = [{quoted}]"
         raise TableError(
             f"column {name!r} of {file} has {n_dates} cells that look like dates, but "
-            "not all cells are dates as in 2024-12-31; write all of them so"
+            "not all cells are dates as in 2024-12-31; write all of them like that"
             f"{settings if has_settings else ''}"
         )
 
@@ -157,7 +177,7 @@ def check_no_numbers(
     decimal: str,
     has_settings: bool,
 ) -> None:
-    """Refuse text of which half or more looks like numbers that were not read so.
+    """Refuse text at least half of which looks like numbers that cannot be read.
 
     Parameters
     ----------
@@ -185,7 +205,7 @@ def _is_only_number(text: str) -> bool:
 
 
 def _settings(name: str, marks: set[str]) -> str:
-    """Return what else helps with numbers that are written in another way."""
+    """Return further advice about numbers that are written in another way."""
     quoted = json.dumps(name, ensure_ascii=False)
     point = ', set decimal = "," if that is the decimal point' * ("commas" in marks)
     return (

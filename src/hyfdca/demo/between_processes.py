@@ -1,4 +1,4 @@
-"""The demonstration between processes: every party has its own, as on machines."""
+"""The demonstration between processes: each party runs in its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from hyfdca.kits.provisioning import SERVER
 from hyfdca.model.file import ModelFile
 from hyfdca.study.figures import Convergence, draw_convergence
 from hyfdca.study.file import load
-from hyfdca.study.local.study import LocalRun, prepare
+from hyfdca.study.local.run import LocalRun
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import (
     HISTORY,
     RESULT,
@@ -83,7 +84,7 @@ def run_flare_demo(folder: Path, display_of: Callable[[Path], DemoDisplay]) -> S
 
 @contextmanager
 def _workplace() -> Iterator[Path]:
-    """Yield a folder for the kits; a failed study leaves it, with its logs."""
+    """Yield a folder for the kits; a failed study leaves it and its logs."""
     home = Path(tempfile.mkdtemp(prefix="hyfdca-demo-"))
     try:
         yield home / "kits"

@@ -14,7 +14,8 @@ from hyfdca.arrays import IntArray
 from hyfdca.maths.seeds import stream
 from hyfdca.study.about import Asked
 from hyfdca.study.file import load_with_content
-from hyfdca.study.local.study import LocalRun, pooled_objective, prepare
+from hyfdca.study.local.run import LocalRun, pooled_objective
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import Outcome, Watcher, check_folder, train, write_files
 from hyfdca.training.central import central_optimum
 

@@ -26,13 +26,13 @@ from hyfdca.training.runner import Runner
 
 
 class ChoosesL2(FederatedLinearModel):
-    """What the two estimators share; it stands before the others' methods."""
+    """The common part of the two estimators; its methods come first."""
 
     l2s: Sequence[float] | Literal["auto"]
     cv: Any
     choice: PathChoice
 
-    # What a path does not have
+    # Parameters that a path does not have
     l2: float = np.nan
     algorithm: Any = "bundle"
     variant: Variant = "practical"
@@ -97,7 +97,7 @@ class ChoosesL2(FederatedLinearModel):
         )
 
     def _keep(self, runner: Runner, weights: FloatArray, n_features: int) -> None:
-        """Set the fitted attributes, those of the path included."""
+        """Set the fitted attributes, including those of the path."""
         super()._keep(runner, weights, n_features)
         server = runner.server
         assert isinstance(server, PathServer)  # noqa: S101  # the bundle has a path

@@ -91,12 +91,13 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         if n_classes < 2:
             raise ValueError(
                 "A classifier needs two classes, but y has one class: "
-                f"{self.classes_[0]!r}."
+                f"{self.classes_.tolist()[0]!r}."
             )
         positive = range(n_classes) if n_classes > 2 else [1]
         labels = np.column_stack([np.where(codes == c, 1.0, -1.0) for c in positive])
         own = self._own_weights(X, sample_weight)
         weights = self._sample_weights(y, codes, labels, own)
+        self._check_weighted_classes(codes, weights)
         folds = self._folds(X, y)
         self._train(X, labels, weights, partition=partition, folds=folds)
         return self
@@ -134,6 +135,22 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
             of_sample = of_sample * own
         return np.tile(of_sample, labels.shape[1])
 
+    def _check_weighted_classes(
+        self, codes: NDArray[np.int64], weights: FloatArray | None
+    ) -> None:
+        """Refuse weights that leave rows of one class alone, or none."""
+        if weights is None:
+            return
+        counted = np.unique(codes[weights[:, 0] > 0]).tolist()
+        if len(counted) >= 2:
+            return
+        names = self.classes_.tolist()
+        found = f"only the class {names[counted[0]]!r}" if counted else "none"
+        raise ValueError(
+            "A classifier needs two classes with a weight above 0, but y has "
+            f"{found}; correct sample_weight or class_weight."
+        )
+
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return the margins of each sample: one, or one per class if over two."""
         margins = self._margins(X)
@@ -155,8 +172,9 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
 
     Targets are scaled to mean 0 and deviation 1 for training, unless ``scale_target``
     is False; to a mean square of 1 if ``penalise_intercept`` is True.
-    ``loss_parameter`` and the certificate are in these units; ``coef_``, ``intercept_``
-    and predictions are in those of the targets.
+    ``loss_parameter`` and the certificate are in these units: divide a parameter in
+    dollars by the deviation of the targets. ``coef_``, ``intercept_`` and predictions
+    are in the units of the targets.
     {PARAMETERS}
     """
 
@@ -218,9 +236,9 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
     def _target_scaling(
         self, targets: FloatArray, weights: FloatArray | None
     ) -> TargetScaling:
-        """Return what brings targets to deviation 1, and to mean 0 if that is free."""
+        """Return the scaling of targets to deviation 1, and mean 0 if that is free."""
         check_sizes(targets)
-        # An intercept that is to have a penalty has it for the mean too.
+        # A penalised intercept is penalised for the mean too.
         is_centred = self._frees_intercept(None)
         mean = float(np.average(targets, weights=weights))
         distances = targets - mean if is_centred else targets

@@ -94,14 +94,14 @@ def _feature_names(estimator: FederatedLinearModel) -> list[str]:
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ValueError(
-            f"Several features are named {listed(twice)}, but for blanks; rename them "
-            "and fit again."
+            f"Several features are named {listed(twice)} apart from blanks; rename "
+            "them and fit again."
         )
     return names
 
 
 def _unscaled(names: list[str]) -> ScalingEntry:
-    """Return that cells are taken as they are, and none may be missing."""
+    """Return a scaling that changes nothing and allows no missing cells."""
     zero, one = dict.fromkeys(names, 0.0), dict.fromkeys(names, 1.0)
     return ScalingEntry(
         scale="none", missing="refuse", offsets=zero, scales=one, fillings=zero

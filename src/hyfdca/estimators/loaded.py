@@ -1,9 +1,10 @@
-"""Models read from a file, as estimators use them: settings, coefficients, margins."""
+"""Models from files, as estimators use them: settings, coefficients, margins."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from hyfdca.arrays import FloatArray
-from hyfdca.data.kinds import read_column, table_of_columns
+from hyfdca.data.kinds import clock_times, read_column, table_of_columns
 from hyfdca.data.tables import Columns, Table, listed, normalised, stored_densely
+from hyfdca.model.distance import distance_note
 from hyfdca.model.model import Model
 
 
@@ -48,7 +50,10 @@ def loaded_margins(model: Model, X: Any) -> FloatArray:
     ignored. Categories and dates need a frame.
     """
     if model.file.categories or model.file.dates:
-        return model.margins(_table(model, X))
+        table = _table(model, X)
+        margins = model.margins(table)
+        _warn_if_far(model, table.features, table.cells)
+        return margins
     checked: Any = check_array(
         _in_order(model, X),
         accept_sparse="csr",
@@ -63,7 +68,14 @@ def loaded_margins(model: Model, X: Any) -> FloatArray:
         )
     is_dense = isinstance(checked, np.ndarray)
     cells = stored_densely(checked) if is_dense else sp.csr_array(checked)
-    return model.margins_of_cells(cells)
+    margins = model.margins_of_cells(cells)
+    _warn_if_far(model, model.features, cells)
+    return margins
+
+
+def _warn_if_far(model: Model, columns: Sequence[str], cells: sp.csr_array) -> None:
+    if note := distance_note(model, columns, cells):
+        warnings.warn(note, stacklevel=5)
 
 
 def _table(model: Model, X: Any) -> Table:
@@ -90,13 +102,16 @@ def _table(model: Model, X: Any) -> Table:
         ]
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         raise ValueError(
-            "X has columns with cells of several types; make each of one type."
+            "X has columns with cells of several types; give each column one type."
         ) from None
     ids = tuple(map(str, range(arrow.num_rows)))
     table = table_of_columns(ids, inputs.columns, read)
     kinds = [arrow.schema.field(place).type for place in range(len(inputs.columns))]
+    if warning := inputs.unknown_warning(table):
+        warnings.warn(warning, stacklevel=5)
+        return table
     n_unknown = inputs.n_unknown(table)
-    # Rare levels are unknown too, and no reason to warn.
+    # Rare levels are unknown too, which is no reason to warn.
     if n_unknown and any(
         pa.types.is_primitive(kind)
         for name, kind in zip(inputs.columns, kinds, strict=True)
@@ -118,16 +133,16 @@ def _dated(model: Model, name: str, column: Any) -> Any:
     if name not in model.file.dates or not is_text:
         return column
     try:
-        return column.cast(pa.timestamp("us"))
+        return clock_times(column, pa.timestamp("us"))
     except pa.ArrowInvalid:
         raise ValueError(
             f"Column {name!r} of X has cells that are not dates as in 2024-12-31; pass "
-            "dates, or text written so."
+            "dates, or text in that form."
         ) from None
 
 
 def _in_order(model: Model, X: Any) -> Any:
-    """Return a frame with named columns in the model's order; anything else as is."""
+    """Return a frame with named columns in the model's order, else X itself."""
     names = list(getattr(X, "columns", ()))
     if not names or not all(isinstance(name, str) for name in names):
         return X

@@ -18,7 +18,9 @@ PARAMETERS = """
     loss : str
         One of ``hyfdca.maths.losses.LOSSES`` for this task.
     loss_parameter : float, optional
-        The smoothing, epsilon, kappa or tau of a loss that has one.
+        The smoothing, epsilon, kappa or tau of a loss that has one. The regressor's
+        epsilon and kappa are in standard deviations of the target, unless
+        ``scale_target`` is False.
     l2 : float
         The strength λ of the penalty λ/2 ||w||² added to the mean loss.
     algorithm : str or Algorithm
@@ -63,7 +65,7 @@ PARAMETERS = """
         Whether the model has an intercept.
     penalise_intercept : bool, optional
         Whether the intercept is penalised, as the weight of a constant feature. By
-        default it is not, as in LogisticRegression and Ridge, but for algorithms that
+        default it is not, as in LogisticRegression and Ridge, except by algorithms that
         need the penalty, the paper's among them.
     intercept_scaling : float
         The value of that constant feature: the larger it is, the less a penalised
@@ -114,7 +116,7 @@ PARAMETERS = """
         The model that ``from_model`` read; None after ``fit``.
 """
 
-# Of PARAMETERS, what a path does not have or has otherwise
+# The PARAMETERS that a path lacks or changes
 _NOT_ON_A_PATH = (
     *("l2", "algorithm", "variant", "step", "participation", "local_fraction", "iic"),
     *("paper_settings", "measure_every", "stall_rounds", "warm_start"),

@@ -1,4 +1,4 @@
-"""Weights as they are trained, and as they stand in a fitted estimator."""
+"""Converts weights between training and fitted estimators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hyfdca.model.scaling import TargetScaling
 
 @dataclass(frozen=True)
 class Units:
-    """How weights of training and of the data's own units follow from each other.
+    """Converts weights between the units of training and those of the data.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What every method stands on: sealed sums over holders, on both sides."""
+"""The basis of every method: sealed sums over holders, on both sides."""

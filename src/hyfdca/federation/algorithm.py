@@ -1,7 +1,7 @@
-"""What an algorithm is: frozen settings that make a server half and a client half.
+"""The interface of an algorithm: settings that make a server half and a client half.
 
 The whole interface that a new method implements (docs/contributing.md). Neither half
-knows of sockets, clocks, files or NVFlare.
+knows about sockets, clocks, files or NVFlare.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hyfdca.protocol.server_session import Conversation
 
 @dataclass(frozen=True)
 class Needs:
-    """What a method asks of a federation.
+    """What a method requires of a federation.
 
     Parameters
     ----------
@@ -102,6 +102,26 @@ class StartsAnywhere(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksConsistency(Protocol):
+    """A server's half that notices contradictions in what clients send."""
+
+    def check_consistency(self, is_over: bool) -> None:
+        """Refuse to continue if there are any.
+
+        Parameters
+        ----------
+        is_over : bool
+            Whether the run cannot continue in any case.
+
+        Raises
+        ------
+        BadReplyError
+            It names those who may be the cause.
+        """
+        ...
+
+
 class ClientHalf(Checkpointed[Any], Protocol):
     """A client's half of an algorithm."""
 
@@ -122,7 +142,7 @@ class Algorithm(ABC):
     takes_offsets: ClassVar[bool] = False
     # Whether it can choose λ among several, all in one run
     chooses_l2: ClassVar[bool] = False
-    # What else to do where it does not converge in time, and what where it diverges
+    # Advice where it does not converge in time, and where it diverges
     late_advice: ClassVar[str] = ""
     advice: ClassVar[str] = "scale the features, use a larger l2 or algorithm='bundle'"
 
@@ -132,7 +152,7 @@ class Algorithm(ABC):
 
     @property
     def needs(self) -> Needs:
-        """What it asks of a federation."""
+        """What it requires of a federation."""
         return Needs()
 
     @classmethod
@@ -185,7 +205,7 @@ class Algorithm(ABC):
             )
 
     def _check_margins(self, problem: Problem) -> None:
-        """Refuse an intercept or offsets that the method has no place for."""
+        """Refuse an intercept or offsets that the method does not support."""
         if problem.free_intercept and not self.frees_intercept:
             raise ValueError(
                 f"algorithm={self.name!r} needs a penalised intercept; set "

@@ -1,4 +1,4 @@
-"""Whose part may be wrong where a client cannot open a sum: not only its own."""
+"""Names everybody whose part may be wrong if a client cannot open a sum."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from functools import partial
 
-from hyfdca.federation.sealing.client_sealing import UNOPENED
+from hyfdca.federation.sealing.unopened import UNOPENED
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
+
+WRONG_PART = (
+    "a sum of their parts does not open, so a part of one of them is wrong, or the one "
+    "that opens the sum is"
+)
 
 
 def blamed(
     error: ClientsFailedError, contributors: Callable[[int], Set[int]]
 ) -> ClientsFailedError | BadReplyError:
-    """Return what to raise where clients failed, perhaps since a sum does not open.
+    """Return the error to raise if clients failed, perhaps because a sum does not open.
 
-    Then all who contribute to it are blamed.
+    In that case, all who contribute to the sum are blamed.
 
     Parameters
     ----------
@@ -27,11 +32,7 @@ def blamed(
     if not unable:
         return error
     suspects = set(unable).union(*map(contributors, unable))
-    reason = (
-        "a sum of what they sent does not open, so the part of one of them is "
-        "wrong, or who opens it is"
-    )
-    return BadReplyError(error.phase, sorted(suspects), reason)
+    return BadReplyError(error.phase, sorted(suspects), WRONG_PART)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hyfdca.arrays import BoolArray, FloatArray
+from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import (
     power_above,
 )
@@ -16,6 +16,7 @@ from hyfdca.federation import messages as m
 from hyfdca.federation.grids import check_bounds
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.sealing.client_sealing import MOST_GROUPS, Rows, Sealing
+from hyfdca.federation.sealing.kinds import SampleKind
 from hyfdca.federation.sealing.opening import Opening
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.holdings.axis import is_same_partition
@@ -31,8 +32,15 @@ from hyfdca.protocol.codec import (
 from hyfdca.protocol.messages import Message, Sums
 
 
-def check_few(least: int, n_rows: int, what: str) -> None:
+def check_few(
+    least: int, n_rows: int, what: str, remedy: str = "have more rows put together"
+) -> None:
     """Refuse a sum over fewer rows than a client's policy allows; none is no sum.
+
+    Parameters
+    ----------
+    remedy : str
+        What else than to lower the policy's limit would help.
 
     Raises
     ------
@@ -41,8 +49,28 @@ def check_few(least: int, n_rows: int, what: str) -> None:
     if 0 < n_rows < least:
         raise RefusedError(
             f"its policy.toml wants at least {least} of its rows in every sum, but "
-            f"{what} has {n_rows}; have more rows put together, or lower least_rows"
+            f"{what} has {n_rows}; {remedy}, or lower least_rows"
         )
+
+
+def check_same_in_groups(
+    block: Block, values: FloatArray | IntArray, what: str, rows: Rows = EVERYWHERE
+) -> None:
+    """Refuse values by row that differ between rows with the same holders.
+
+    Otherwise a server could single out a row where only its holders matter.
+
+    Parameters
+    ----------
+    rows : array of int or slice
+        The rows that the values are of.
+    """
+    if block.row_groups is None:
+        return
+    groups = block.row_groups[rows]
+    _, first, places = np.unique(groups, return_index=True, return_inverse=True)
+    if np.any(values != values[first][places]):
+        raise RemoteProtocolError(f"{what} differ between rows with the same holders")
 
 
 def grid_step(sums: Sums) -> float:
@@ -51,12 +79,12 @@ def grid_step(sums: Sums) -> float:
 
 
 class Party:
-    """What the client half of an algorithm is made of: all it knows and may do.
+    """The basis of an algorithm's client half: all it knows and may do.
 
     Parameters
     ----------
     problem : Problem
-        What is learnt.
+        The problem to solve.
     block : Block
         The client's own data.
     rank : int
@@ -64,11 +92,11 @@ class Party:
     is_complete : bool
         Whether every client takes part in every round.
     seed : int
-        Of everything that the algorithm draws.
+        The seed of everything that the algorithm draws.
     n_clients : int
-        In the whole federation.
+        The number of clients in the federation.
     least_rows : int
-        Of its own, that the client adds up in a sum: its policy.
+        The least number of its own rows in a sum, by the client's policy.
     """
 
     def __init__(  # noqa: PLR0913  # most of them by name
@@ -118,7 +146,7 @@ class Party:
 
     @property
     def labels(self) -> FloatArray:
-        """The labels of the client's samples; refuses to go on without."""
+        """The labels of the client's samples; refuses to continue without them."""
         if self.block.labels is None:
             raise RemoteProtocolError("this client has no labels")
         return self.block.labels
@@ -170,28 +198,41 @@ class Party:
 
     def _prepare(self, request: m.Prepare) -> None:
         """Take the set-up sums: ||x_i||² and how many clients hold what."""
-        shape = (self.n_held, self.problem.n_outputs)
         squared_norms = self.sealing.opened_samples("row norms", request.norms, width=1)
         sample_holders = unpack_counts(request.sample_holders, self.n_held)
         label_holders = unpack_counts(request.label_holders, self.n_held)
         feature_holders = unpack_counts(request.feature_holders, self.n_features)
+        for counts in (sample_holders, label_holders, feature_holders):
+            if counts.max(initial=1) > self.n_clients:
+                raise RemoteProtocolError("an item has more holders than clients")
+        check_same_in_groups(self.block, sample_holders, "counts of holders")
+        check_same_in_groups(self.block, label_holders, "counts of holders")
         self.squared_norms, self.sample_holders = squared_norms, sample_holders
         self.label_holders, self.feature_holders = label_holders, feature_holders
-        norms = np.broadcast_to(squared_norms, shape)
-        self.curvatures = self.weighted(norms) / self.problem.l2_scale
+        self.curvatures = self.plain_curvatures()
+
+    def plain_curvatures(self) -> FloatArray:
+        """Return ||x_i||²/(λN) of each sample, by output."""
+        shape = (self.n_held, self.problem.n_outputs)
+        norms = np.broadcast_to(self.squared_norms, shape)
+        return self.weighted(norms) / self.problem.l2_scale
 
     # Margins
 
     def margins(
-        self, sums: Sums, rows: Rows = EVERYWHERE, n_points: int = 1
+        self,
+        sums: Sums,
+        rows: Rows = EVERYWHERE,
+        n_points: int = 1,
+        kind: SampleKind = "margins",
     ) -> FloatArray:
         """Return the margins of some rows, offsets included, from sums of their parts.
 
-        A free intercept is the caller's to add. Several points stand one after the
-        other, each with all outputs.
+        The caller adds a free intercept. Several points come one after the other, each
+        with all outputs.
         """
         width = n_points * self.problem.n_outputs
-        opened = self.sealing.opened_samples("margins", sums, rows, width)
+        opened = self.sealing.opened_samples(kind, sums, rows, width)
         return opened if self.block.offsets is None else self.with_offsets(opened, rows)
 
     def with_offsets(self, margins: FloatArray, rows: Rows = EVERYWHERE) -> FloatArray:
@@ -210,7 +251,7 @@ class Party:
         Parameters
         ----------
         n_columns : int, optional
-            Of the points; by default one per output.
+            The columns of the points; by default one per output.
         """
         problem, size = self.problem, n_columns or self.problem.n_outputs
         if len(given) != (size if problem.free_intercept else 0):

@@ -14,7 +14,7 @@ from hyfdca.protocol.messages import GridSpec
 
 MARGIN_HEADROOM = 64.0  # over the largest margin of any point not worse than w = 0
 _DUAL_HEADROOM = 64.0  # over the steepest slope at 0, where duals are unbounded
-_COARSEST_BITS = 128  # by which a grid may get coarser; beyond it, a run has diverged
+_COARSEST_BITS = 128  # a grid gets coarser by at most this; then a run has diverged
 
 
 class DivergenceError(ArithmeticError):
@@ -23,7 +23,7 @@ class DivergenceError(ArithmeticError):
     clients: tuple[int, ...] = ()  # whose numbers did not fit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GridState:
     """What a checkpoint keeps of a grid."""
 
@@ -79,8 +79,8 @@ class VectorGrid:
         self._finest = state.finest
 
 
-# Beyond these no grid has room for squares of products of two clients' numbers, and it
-# would be others' requests that fail. Of losses there are no such products.
+# Beyond these no grid has room for squares of products of two clients' numbers, and
+# requests to others would fail. Losses have no such products.
 _LARGEST_BOUND, _LARGEST_LOSS = 1e52, 1e120
 
 
@@ -98,16 +98,16 @@ def check_bounds(bounds: Bounds) -> None:
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """What clients' bounds say together.
+    """What clients' bounds imply together.
 
     Parameters
     ----------
     row_norm : float
-        Above ||x_i||² of every whole row.
+        A bound on ||x_i||² of every whole row.
     largest_part : float
-        Above ||x_{k,i}||² of every client's part of a row.
+        A bound on ||x_{k,i}||² of every client's part of a row.
     loss_at_zero : float
-        Above P(0).
+        A bound on P(0).
     """
 
     row_norm: float
@@ -118,7 +118,7 @@ class PublicBounds:
 
     @classmethod
     def of(cls, bounds: Iterable[Bounds], n_samples: int) -> PublicBounds:
-        """Return what the bounds of all clients say together."""
+        """Return what the bounds of all clients imply together."""
         own = list(bounds)
         return cls(
             row_norm=sum(b.row_norm for b in own),
@@ -129,7 +129,7 @@ class PublicBounds:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GridsState:
     """What a checkpoint keeps of the grids."""
 
@@ -142,7 +142,7 @@ class GridsState:
 
 @dataclass(frozen=True)
 class Grids:
-    """The grids that every algorithm needs; an algorithm makes more of its own."""
+    """The grids that every algorithm needs; an algorithm may add its own."""
 
     norms: VectorGrid
     duals: VectorGrid
@@ -180,7 +180,7 @@ class GridMaker:
         return VectorGrid(name, self.finest(bound, n_summands, bits))
 
     def grids(self, problem: Problem, bounds: PublicBounds) -> Grids:
-        """Return the grids that public numbers allow.
+        """Return the grids that follow from public numbers.
 
         Duals: their domain, or a multiple of the steepest slope at 0. Margins: where D
         is above D(0) = 0, λ/2||w||² is below P(0), so |x_i·w| <= ||x_i|| sqrt(2P(0)/λ);

@@ -26,7 +26,7 @@ def gather_margins(
     positions: Callable[[int], IntArray | None],
     request: Callable[[int, memoryview | None, GridSpec], Message],
 ) -> Conversation[dict[int, Part]]:
-    """Have clients replace their parts of the margins, at some positions or at all.
+    """Let clients replace their parts of the margins, at some positions or at all.
 
     ``request`` makes a client's request from its number, the packed positions and the
     grid. Absent clients' parts stay.
@@ -34,7 +34,7 @@ def gather_margins(
     grid = federation.grids.margins
 
     def wanted(client: int) -> IntArray | None:
-        # A part stands on one grid: after a change of grid all of it is sent.
+        # A part is on one grid: after a change of grid all of it is sent.
         held = margins.fraction_bits(client)
         return positions(client) if held in (None, grid.fraction_bits) else None
 
@@ -65,10 +65,11 @@ class SentMargins:
         except GridOverflowError:
             return TooLarge()
         rest = None
-        if sealing.is_packed(VectorKind("samples", "margins")):
-            if self.numbers is None:
-                shape = (self._party.n_held, margins.shape[1])
-                self.numbers = np.zeros(shape, np.int64)
-            self.numbers[rows] = numbers
-            rest = self.numbers
-        return Part(sealing.sealed_samples("margins", numbers, grid, rows, rest))
+        if sealing.is_packed(VectorKind("samples", "drawn margins")):
+            shape = (self._party.n_held, margins.shape[1])
+            sent = self.numbers
+            rest = np.zeros(shape, np.int64) if sent is None else sent.copy()
+            rest[rows] = numbers
+        reply = Part(sealing.sealed_samples("drawn margins", numbers, grid, rows, rest))
+        self.numbers = rest
+        return reply

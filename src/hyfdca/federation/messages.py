@@ -8,7 +8,6 @@ import msgspec
 
 from hyfdca.protocol.messages import (
     Bound,
-    Count,
     Counter,
     Flag,
     HolderCounts,
@@ -31,6 +30,9 @@ from hyfdca.protocol.messages import (
 )
 from hyfdca.protocol.phases import START, Phase, Phases
 
+MOST_TOTALS = 100_000_000  # numbers that are opened at once
+
+_Size = Annotated[int, msgspec.Meta(ge=1, le=MOST_TOTALS)]
 _Scheme = Annotated[Scheme, Seen("schemes")]
 _Groups = Annotated[memoryview | None, Seen("group numbers")]  # uint32
 _Owners = Annotated[
@@ -42,7 +44,7 @@ Nonce = Annotated[bytes, msgspec.Meta(max_length=24)]  # of a sealed vector
 
 
 class Arrangements(Message, frozen=True):
-    """How vectors are sealed: their schemes, the owner groups of the items.
+    """How vectors are sealed: their schemes, and the owner groups of the items.
 
     Schemes that seal nothing need no groups. ``..._owners`` are the ranks of the
     holders of each group, by the group's number, ascending. Totals have owners if
@@ -68,7 +70,7 @@ class Bounds(Message, frozen=True):
 
 
 class GridRequest(Message, frozen=True):
-    """Ask for a vector on a grid, nothing else needed."""
+    """Ask for a vector on a grid."""
 
     grid: OnGrid
 
@@ -90,8 +92,8 @@ class OpenRequest(Message, frozen=True):
     """
 
     totals: Annotated[list[Sums], Seen("grand totals")]
-    # rows that were summed apart, numbers in each
-    shapes: Annotated[list[tuple[Count, Count]], Seen("numbers")]
+    # rows that were summed separately, numbers in each
+    shapes: Annotated[list[tuple[_Size, _Size]], Seen("numbers")]
     opener: Annotated[Rank, Seen("numbers")] = 0
     witness: Annotated[Rank | None, Seen("numbers")] = None
     seed: Annotated[Seed, Seen("numbers")] = b""
@@ -204,9 +206,9 @@ def evaluation_phases(*rounds: str, within: tuple[str, ...] = ()) -> Phases:
     Parameters
     ----------
     rounds : str
-        The phases that a client's round may end with.
+        The phases with which a client's round may end.
     within : tuple of str
-        Those in the middle of a round, in which a run may diverge.
+        The phases within a round in which a run may diverge.
     """
     rest = ("prepare", "evaluate norms", "open", "release")
     within = ("evaluate", "touch", "touch forwarded", *within)
@@ -250,7 +252,7 @@ class ConfirmLossesRequest(Message, frozen=True):
     grid: TotalsOnGrid
 
 
-# They follow a release, and whatever may follow a release may follow them.
+# They follow a release, and any phase that may follow a release may follow them.
 _END = {"counts_as": "release", "is_single": True}
 
 CONFIRMING: Phases = {

@@ -1,4 +1,4 @@
-"""Owner groups as the server tells clients of them: opaque numbers, and holders."""
+"""Owner groups as the server shows them to clients: opaque numbers and holders."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hyfdca.holdings.axis import Axis, group_holders, owner_groups
 from hyfdca.protocol.codec import pack_indices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OwnerGroups:
     """The owner groups of an axis.
 
     Parameters
     ----------
     secret : bytes
-        The server's own, from which the numbers come.
+        The server's secret, from which the numbers are derived.
     name : str
-        What the groups are of; other things get other numbers.
+        The kind of the groups; other kinds get other numbers.
     """
 
     axis: Axis

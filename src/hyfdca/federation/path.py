@@ -21,13 +21,13 @@ from hyfdca.maths.objective import Measurement
 PathChoice = Literal["best", "one_standard_error"]
 CHOICES: tuple[PathChoice, ...] = ("best", "one_standard_error")
 
-# Where the data says the largest λ: how many there are, and down to which share of it.
+# If the data determine the largest λ: how many λ there are, and the least share of it.
 _N_AUTO, _SMALLEST_SHARE = 9, 1e-4
-_LEFT = 0.25  # of P(0) that a model at the largest λ can lower it by, at most
+_LEFT = 0.25  # largest share of P(0) by which a model at the largest λ can lower it
 
 
 def auto_path(n_folds: int, tolerance: float, choice: PathChoice = "best") -> Path:
-    """Return a path whose largest λ the data will say."""
+    """Return a path whose largest λ the data will determine."""
     shares = np.geomspace(1.0, _SMALLEST_SHARE, _N_AUTO)
     return Path(tuple(shares.tolist()), n_folds, tolerance, choice, is_auto=True)
 
@@ -36,7 +36,7 @@ def largest_l2(squared_gradient: float, primal: float) -> float:
     """Return the smallest λ at which w = 0 is nearly as good as the optimum.
 
     P(0) - P* is at most ||g||² / (2λ), where g is the gradient of the mean loss at 0.
-    The result is a power of two, so that it says little of the data.
+    The result is a power of two, so that it reveals little about the data.
     """
     smallest = squared_gradient / (2 * _LEFT * max(primal, 1e-300))
     return 2.0 ** math.ceil(math.log2(min(max(smallest, 1e-90), 1e90)))
@@ -57,7 +57,7 @@ class Path:
         The λ with the lowest mean validation loss, or the largest whose mean is at most
         one standard error above that.
     is_auto : bool
-        The λ are multiples of the largest, which the data says (``largest_l2``).
+        The λ are multiples of the largest, which the data determine (``largest_l2``).
     """
 
     l2s: tuple[float, ...]
@@ -67,7 +67,7 @@ class Path:
     is_auto: bool = False
 
     def scaled(self, largest: float) -> Path:
-        """Return the path whose largest λ the data has said."""
+        """Return the path with the largest λ that the data determined."""
         l2s = tuple(largest * share for share in self.l2s)
         return replace(self, l2s=l2s, is_auto=False)
 
@@ -102,7 +102,7 @@ class Path:
         return list(range(first, first + self.n_folds))
 
     def l2_of(self, fit: int, shares: Sequence[float]) -> float:
-        """Return λ of a fit, given which share of the weight is left without a fold."""
+        """Return λ of a fit, given the shares of the weight left without each fold."""
         share = 1.0 if self.is_whole(fit) else shares[self.fold(fit)]
         return self.l2s[self.place(fit)] * share
 
@@ -121,13 +121,13 @@ class HasPath(Protocol):
 
     @property
     def n_points_tried(self) -> int:
-        """Points at which clients formed margins so far."""
+        """The number of points at which clients have formed margins."""
         ...
 
 
 @dataclass(frozen=True)
 class FitRecord:
-    """What became of one fit, in the units of a training on its own rows.
+    """The outcome of one fit, in the units of a training on its own rows.
 
     ``validation`` is the mean loss of the rows left out; NaN for a fit of all rows.
     """

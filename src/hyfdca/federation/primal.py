@@ -1,7 +1,7 @@
 """The shared base of methods whose clients hold weights: sums, measuring, checkpoints.
 
 Where holders of a feature share its weight, each sends a part and the sum is the model;
-a method that averages has clients divide by the number of holders that take part. Where
+in a method that averages, clients divide by the number of participating holders. Where
 each feature has one holder, weights need not travel at all. Such a method writes its
 rounds and its local steps, and nothing else.
 """
@@ -24,14 +24,10 @@ from hyfdca.federation.evaluation.measuring import (
     EvaluationState,
 )
 from hyfdca.federation.grids import MARGIN_HEADROOM, GridState, VectorGrid
+from hyfdca.federation.latest_sum import LatestSum, LatestSumState
 from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
 from hyfdca.federation.server import Federation, FederationState, Point
-from hyfdca.federation.sums import (
-    CachedSum,
-    CachedSumState,
-    LatestSum,
-    LatestSumState,
-)
+from hyfdca.federation.sums import CachedSum, CachedSumState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import pack_indices, unpack_counts
@@ -59,7 +55,7 @@ def before_round(*rounds: str) -> tuple[str, ...]:
     return ("prepare", *rounds, "evaluate norms", "open", "release")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrimalServerState:
     """What a checkpoint keeps of the server's side."""
 
@@ -76,7 +72,7 @@ class PrimalServer:
     Parameters
     ----------
     weights : CachedSum or LatestSum, optional
-        What the parts of the weights add up to; by default each client's last part.
+        The sum of the parts of the weights; by default of each client's last part.
     """
 
     grid: VectorGrid
@@ -159,7 +155,7 @@ class PrimalServer:
         self.round_number = state.round_number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TwoSumServerState:
     """What a checkpoint keeps of the server's side of a method with two sums."""
 
@@ -201,8 +197,8 @@ Started = TypeVar("Started")
 class RoundStart(Generic[Started]):
     """What a client had at the start of a round.
 
-    All clients are asked again where one needs a coarser grid; who had answered
-    already must start from where it was.
+    If one client needs a coarser grid, all are asked again; those that had already
+    answered must start from where they were.
     """
 
     def __init__(self) -> None:
@@ -220,7 +216,7 @@ class RoundStart(Generic[Started]):
         return self._value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrimalClientState:
     """What a checkpoint keeps of a client's side."""
 
@@ -243,7 +239,7 @@ class PrimalClient:
         return {**self.party.handlers, **self._evaluated.handlers}
 
     def weights_of(self, sums: Sums) -> FloatArray:
-        """Return the weights that a sum over holders stands for."""
+        """Return the weights that a sum over holders represents."""
         return self.party.sealing.opened_features("weights", sums)
 
     def bound_duals(self, margins: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ SLACK = 1e-12  # covers the rounding of floating-point sums, as a share of them
 
 @dataclass(frozen=True)
 class Problem:
-    """What is learnt, and who may see the weights meanwhile.
+    """The problem to solve, and who may see the weights during training.
 
     Parameters
     ----------
@@ -45,5 +45,5 @@ class Problem:
     l2_scale: float = field(init=False)  # λN
 
     def __post_init__(self) -> None:
-        """Set what follows from the rest."""
+        """Set the derived fields."""
         object.__setattr__(self, "l2_scale", self.l2_strength * self.n_samples)

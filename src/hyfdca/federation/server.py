@@ -24,7 +24,7 @@ from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation import messages as m
 from hyfdca.federation.blame import blamed, neighbours
-from hyfdca.federation.evaluation.release import agreed_weights
+from hyfdca.federation.evaluation.release import agreed_weights, unpacked_weights
 from hyfdca.federation.grids import (
     DivergenceError,
     GridMaker,
@@ -34,13 +34,9 @@ from hyfdca.federation.grids import (
     VectorGrid,
     check_bounds,
 )
+from hyfdca.federation.latest_sum import LatestSum
 from hyfdca.federation.problem import Problem
-from hyfdca.federation.sums import (
-    OTHER_GRID,
-    CachedSum,
-    LatestSum,
-    RunningSum,
-)
+from hyfdca.federation.sums import OTHER_GRID, CachedSum, RunningSum
 from hyfdca.federation.totals import (
     Openers,
     Total,
@@ -49,11 +45,10 @@ from hyfdca.federation.totals import (
     requests_to_open,
     senders_of,
     summed,
-    total_of,
 )
 from hyfdca.federation.vectors import SealedVectors
 from hyfdca.holdings.layout import Layout
-from hyfdca.protocol.codec import pack_indices, unpack_reals
+from hyfdca.protocol.codec import pack_indices
 from hyfdca.protocol.messages import (
     Message,
     Part,
@@ -84,16 +79,16 @@ class Point:
     Parameters
     ----------
     request : Message
-        By which each client gives those of its own features.
+        The request for the weights of each client's own features.
     intercepts : array (n_outputs,) or None
-        Those without a penalty, which the server has.
+        The free intercepts, which the server has.
     """
 
     request: Message
     intercepts: FloatArray | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FederationState:
     """What a checkpoint keeps of the server's side."""
 
@@ -102,18 +97,18 @@ class FederationState:
 
 
 class Federation:
-    """What the server half of an algorithm is made of: all it knows and may do.
+    """The basis of an algorithm's server half: all it knows and may do.
 
     Parameters
     ----------
     problem : Problem
-        What is learnt.
+        The problem to solve.
     layout : Layout
         Who holds which samples and features.
     is_complete : bool
         Whether every client takes part in every round.
     seed : int
-        Of everything that the algorithm draws.
+        The seed of everything that the algorithm draws.
     """
 
     grids: Grids
@@ -137,7 +132,7 @@ class Federation:
         self.unlabelled = [c for c in self.everyone if not layout.labelled[c]]
         self._adders = adders
         self._openers: Openers | None = None
-        # An algorithm that changes few samples per round says so before it makes sums.
+        # An algorithm that changes few samples per round sets this before making sums.
         self.drawn_share = 1.0
 
     @cached_property
@@ -147,7 +142,7 @@ class Federation:
 
     @cached_property
     def grid_maker(self) -> GridMaker:
-        """What makes grids for sums over this federation's holders."""
+        """The maker of grids for sums over this federation's holders."""
         return GridMaker(self.layout, self.vectors.sum_bits)
 
     def state(self) -> FederationState:
@@ -167,23 +162,32 @@ class Federation:
         width = width or self.problem.n_outputs
         return CachedSum(self.vectors.layouts["samples", width])
 
+    def drawn_sum(self) -> CachedSum:
+        """Return an empty sum by sample of which some rows may be replaced."""
+        return CachedSum(self.vectors.layouts["drawn samples", self.problem.n_outputs])
+
     def feature_sum(self, width: int | None = None) -> CachedSum:
         """Return an empty sum by feature, readable as the profile says."""
         width = width or self.problem.n_outputs
         return CachedSum(self.vectors.layouts["features", width])
 
     def latest_feature_sum(self) -> LatestSum:
-        """Return an empty sum by feature over those who took part last."""
+        """Return an empty sum by feature over the last participants."""
         return LatestSum(self.vectors.layouts["features", self.problem.n_outputs])
 
     def latest_sample_sum(self) -> LatestSum:
-        """Return an empty sum by sample over those who took part last."""
+        """Return an empty sum by sample over the last participants."""
         return LatestSum(self.vectors.layouts["samples", self.problem.n_outputs])
 
     def running_sample_sum(self, width: int | None = None) -> RunningSum:
         """Return an empty sum by sample that only grows."""
         width = width or self.problem.n_outputs
         return RunningSum(self.vectors.layouts["samples", width])
+
+    def running_drawn_sum(self) -> RunningSum:
+        """Return an empty sum by sample to some rows of which parts are added."""
+        width = self.problem.n_outputs
+        return RunningSum(self.vectors.layouts["drawn samples", width])
 
     # Set-up
 
@@ -212,10 +216,10 @@ class Federation:
         )
 
     def start_error(self, error: DivergenceError) -> BadReplyError:
-        """Return the error of a start that no grid has room for.
+        """Return the error for a start that no grid has room for.
 
-        Numbers at w = 0 fit the grids that right bounds give. So those whose numbers
-        did not fit are wrong, or the widest bounds, which make grids coarse, are.
+        Numbers at w = 0 fit the grids that correct bounds give. So either the numbers
+        that did not fit are wrong, or the widest bounds, which make grids coarse, are.
         """
         widest = max(self._claimed, key=lambda c: max(astuple(self._claimed[c])))
         reason = "its numbers or the bounds on them are wrong, because no grid fits"
@@ -244,7 +248,7 @@ class Federation:
     def _totals_specs(
         self, grid: VectorGrid, clients: Iterable[int]
     ) -> dict[int, tuple[TotalsSpec]]:
-        """Return a grid for each client's totals, and who is to open them."""
+        """Return a grid for each client's totals, and who will open them."""
         openers = self._next_openers()
         spec = (grid.fraction_bits, grid.grid.limit_bits)
         known = (*spec, openers.opener, openers.witness)
@@ -274,17 +278,17 @@ class Federation:
         shape: tuple[int, int],
         buckets: Sequence[IntArray],
     ) -> Total:
-        """Return the sum of totals by bucket, of which each client has some."""
+        """Return the sum of totals by bucket; each client has some of the buckets."""
         openers = self._next_openers()
-        total = total_of(parts, sums, shape, openers, self._adders)
+        total = summed(parts, shape, openers, self._adders, sums)
         return replace(total, rows=shape, own_rows=buckets[openers.opener])
 
     def open_totals(
         self, totals: Sequence[Total], phase: str = "open"
     ) -> Conversation[list[FloatArray]]:
-        """Have totals opened by the client that they are sealed to, and checked.
+        """Let totals be opened by the client that they are sealed to, and checked.
 
-        A witness that is absent is not waited for.
+        It does not wait for an absent witness.
         """
         openers, session = self._next_openers(), self.session
         self._openers = None  # others may be sealed to somebody else
@@ -313,16 +317,16 @@ class Federation:
         grids : sequence of VectorGrid
             Those that the requests and so the replies use, in the replies' order.
         request : callable
-            Of a client, and of the grid of its totals if it is asked for any.
+            A function of a client, and of the grid of its totals if any are requested.
         totals : VectorGrid, optional
-            Of the totals that somebody is to open.
+            The grid of the totals that somebody will open.
         """
         asked = list(clients)
         while True:
-            specs = {} if totals is None else self._totals_specs(totals, asked)
-            requests = {c: request(c, *specs.get(c, ())) for c in asked}
             # While this waits for absent clients, others may get coarser grids.
             wanted = [grid.fraction_bits for grid in grids]
+            specs = {} if totals is None else self._totals_specs(totals, asked)
+            requests = {c: request(c, *specs.get(c, ())) for c in asked}
             try:
                 replies = yield from self.session.ask(phase, requests, Message)
             except ClientsFailedError as error:
@@ -380,15 +384,10 @@ class Federation:
         replies = yield from self.session.ask(
             "release", dict.fromkeys(self.everyone, point.request), m.Released
         )
-        features, n_outputs = self.layout.features, self.problem.n_outputs
-        released = {}
-        for client, reply in replies.items():
-            shape = (len(features.items[client]), n_outputs)
-            with reply_of(client):
-                released[client] = unpack_reals(
-                    reply.weights, math.prod(shape)
-                ).reshape(shape)
-        weights = agreed_weights(features, released)
+        features = self.layout.features
+        weights = agreed_weights(
+            features, unpacked_weights(features, replies, self.problem.n_outputs)
+        )
         if point.intercepts is None:
             return weights
         return np.vstack([weights, point.intercepts])

@@ -1,13 +1,13 @@
 """Sums over holders, by sample or by feature, as the server keeps them: sealed.
 
-A sum may stand on several grids at once: a client that has been away since the grid was
+A sum may be on several grids at once: a client that has been away since the grid was
 made coarser still counts with its old part. It then travels as one vector per grid.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -18,14 +18,16 @@ from hyfdca.crypto.schemes.arrangement import Arrangement, BlockMap
 from hyfdca.crypto.schemes.base import UNLIMITED, Adder
 from hyfdca.crypto.schemes.blocks import Blocks
 from hyfdca.crypto.schemes.fixedpoint import decode
+from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.stream_sums import Padded
+from hyfdca.federation.check_items import CheckItems, with_check_items
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.messages import Sealed, Sums
 from hyfdca.protocol.server_session import BadReplyError
 
 EVERYWHERE = slice(None)
 OTHER_GRID = "it answers on another grid"
-UNREADABLE = (ValueError, ArithmeticError)  # raised where a sealed vector does not load
+UNREADABLE = (ValueError, ArithmeticError)  # raised if a sealed vector does not load
 
 
 # A sealed vector as the server stores it, in the form of its scheme.
@@ -44,7 +46,7 @@ class VectorLayout:
     axis : Axis
         The units: the items, or blocks of them.
     width : int
-        Numbers of a unit that is an item; 1 for a block.
+        Numbers in a unit that is an item; 1 for a block.
     """
 
     axis: Axis
@@ -52,10 +54,18 @@ class VectorLayout:
     adder: Adder
     _items: Axis
     _blocks: BlockMap | None = None
+    _checks: CheckItems | None = None
 
     def units(self, client: int, positions: IntArray | None) -> IntArray | None:
-        """Return the client's units that have its items at these positions."""
-        if positions is None or self._blocks is None:
+        """Return the client's units that have its items at these positions.
+
+        The check rows of their owner groups come with them.
+        """
+        if positions is None:
+            return None
+        if self._checks is not None:
+            positions = self._checks.with_checks(client, positions)
+        if self._blocks is None:
             return positions
         covering = self._blocks.covering(self._items.items[client][positions])
         return np.searchsorted(self.axis.items[client], covering)
@@ -82,13 +92,31 @@ def layout_for(axis: Axis, groups: IntArray, width: int, adder: Adder) -> Vector
     if adder.n_slots is None:
         return VectorLayout(axis, width, adder, axis)
     blocks = Arrangement(groups).blocks(width, adder.n_slots)
-    # Clients with the very same items keep the very same blocks.
+    # Clients with identical items keep identical blocks.
     held = {id(items): blocks.covering(items) for items in axis.items}
     units = Axis(blocks.n_blocks, tuple(held[id(items)] for items in axis.items))
     return VectorLayout(units, 1, adder, axis, blocks)
 
 
-@dataclass(frozen=True)
+def checked_layout(checks: CheckItems, width: int, adder: Adder) -> VectorLayout:
+    """Return the layout of vectors that have check rows."""
+    layout = layout_for(checks.axis, checks.groups, width, adder)
+    return replace(layout, _checks=checks)
+
+
+def whole_layout(
+    axis: Axis, groups: IntArray, width: int, adder: Adder
+) -> VectorLayout:
+    """Return the layout of vectors whose owner groups stay whole.
+
+    They have check rows, unless the server reads their numbers.
+    """
+    if isinstance(adder, PlainAdder):
+        return layout_for(axis, groups, width, adder)
+    return checked_layout(with_check_items(axis, groups), width, adder)
+
+
+@dataclass(frozen=True, repr=False)
 class RunningSumState:
     """What a checkpoint keeps of a running sum."""
 
@@ -114,7 +142,7 @@ class RunningSum:
         self._totals, self._n_summands = dict(state.totals), state.n_summands
 
     def add(self, client: int, part: Sealed, positions: IntArray | None) -> None:
-        """Add a client's part at its positions (none: all it holds)."""
+        """Add a client's part at its positions (None: all it holds)."""
         self._add({client: part}, [self._layout.where(client, positions)])
 
     def add_all(self, parts: Mapping[int, Sealed]) -> None:
@@ -139,16 +167,16 @@ class RunningSum:
 
     @property
     def is_worn(self) -> bool:
-        """Whether more was added somewhere than the scheme takes in the long run."""
+        """Whether some unit has more summands than the scheme allows for long."""
         return self._wears and self._n_summands.max() >= self._adder.capacity
 
     def replace(
         self, client: int, again: Sequence[Sealed], positions: IntArray | None
     ) -> None:
-        """Take the same numbers, sealed again, at a client's positions."""
+        """Take the same numbers, resealed, at a client's positions."""
         where, shape = self._layout.where(client, positions)
         if [part.fraction_bits for part in again] != list(self._totals):
-            reason = "what was sealed again stands on other grids"
+            reason = "resealed numbers are on other grids"
             raise BadReplyError("", client, reason)
         try:
             vectors = [self._adder.load(part.payload, shape) for part in again]
@@ -167,8 +195,8 @@ class RunningSum:
         ]
 
     def take_each(self, clients: Iterable[int]) -> dict[int, Sums]:
-        """Return the sum at all that each client has; the same items are taken once."""
-        return _taken(self._axis, self._adder, self._totals, clients, {})
+        """Return the sum at all items of each client; the same items are read once."""
+        return taken_by_each(self._axis, self._adder, self._totals, clients, {})
 
     def take_all(self) -> Sums:
         """Return the sum over the whole axis, for those who may see it."""
@@ -181,7 +209,7 @@ class RunningSum:
         return reduce(np.add, [decode(t, bits) for bits, t in self._totals.items()])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CachedSumState:
     """What a checkpoint keeps of a cached sum: parts with their grids, by client."""
 
@@ -200,7 +228,7 @@ class CachedSum:
         self._parts: dict[int, tuple[int, Any]] = {}
         self._borrowed: set[int] = set()  # whose part is the message it came in
         self._totals: dict[int, Any] | None = None
-        self._taken: dict[int, Sums] = {}  # by where: many clients have the same items
+        self._taken: dict[int, Sums] = {}  # by place: many clients have the same items
 
     def state(self) -> CachedSumState:
         """Return what a checkpoint keeps."""
@@ -229,7 +257,7 @@ class CachedSum:
             self._borrowed.add(client)
 
     def put(self, client: int, part: Sealed, positions: IntArray | None = None) -> None:
-        """Replace a client's part (at some positions; none: all)."""
+        """Replace a client's part (at some positions; None: all)."""
         units = self._layout.units(client, positions)
         if units is None:
             self.update({client: part})
@@ -267,8 +295,8 @@ class CachedSum:
         return self.take_each([client])[client]
 
     def take_each(self, clients: Iterable[int]) -> dict[int, Sums]:
-        """Return the sum at all that each client has; the same items are taken once."""
-        return _taken(self._axis, self._adder, self._all(), clients, self._taken)
+        """Return the sum at all items of each client; the same items are read once."""
+        return taken_by_each(self._axis, self._adder, self._all(), clients, self._taken)
 
     def take_all(self) -> Sums:
         """Return the sum over the whole axis, for those who may see it."""
@@ -291,7 +319,7 @@ class CachedSum:
     def _alike(self) -> dict[tuple[int, int], list[int]]:
         """Return clients by the items they have and the grid of their parts.
 
-        Those with the very same items are added up in a row, which is fast.
+        Those with identical items are added up in a row, which is fast.
         """
         alike: dict[tuple[int, int], list[int]] = {}
         for client, (bits, _) in sorted(self._parts.items()):
@@ -316,69 +344,14 @@ class CachedSum:
         return totals[bits]
 
 
-@dataclass(frozen=True)
-class LatestSumState:
-    """What a checkpoint keeps of a latest sum."""
-
-    totals: dict[int, StoredVector]
-
-
-class LatestSum:
-    """A sum over those holders who took part last, unit by unit.
-
-    A unit without a holder among them keeps its sum, as FedAvg's server keeps the
-    weights of features that no active client holds.
-    """
-
-    def __init__(self, layout: VectorLayout) -> None:
-        self._layout, self._axis, self._adder = layout, layout.axis, layout.adder
-        self._totals: dict[int, Any] = {}
-        self._taken: dict[int, Sums] = {}  # by where: many clients have the same items
-
-    def state(self) -> LatestSumState:
-        """Return what a checkpoint keeps."""
-        return LatestSumState(self._totals)
-
-    def restore(self, state: LatestSumState) -> None:
-        """Take a state."""
-        self._totals, self._taken = dict(state.totals), {}
-
-    def update(self, parts: Mapping[int, Sealed]) -> None:
-        """Replace the sum wherever one of these clients holds something."""
-        self._taken = {}
-        fresh = RunningSum(self._layout)
-        fresh.add_all(parts)
-        new = fresh.state().totals
-        is_held = np.zeros(self._axis.n_items, np.bool_)
-        for client in parts:
-            is_held[self._axis.places[client]] = True
-        units = np.flatnonzero(is_held)
-        if len(units) == np.count_nonzero(self._axis.counts):
-            self._totals = new
-            return
-        adder, shape = self._adder, (len(units), self._layout.width)
-        for bits in {**self._totals, **new}:
-            total = self._totals.get(bits)
-            if total is None:
-                total = adder.zeros((self._axis.n_items, self._layout.width))
-                self._totals[bits] = total
-            part = adder.take(new[bits], units) if bits in new else adder.zeros(shape)
-            adder.put(total, units, part)
-
-    def take(self, client: int) -> Sums:
-        """Return the sum at a client's units, and at no others."""
-        own = _taken(self._axis, self._adder, self._totals, [client], self._taken)
-        return own[client]
-
-
-def _taken(
+def taken_by_each(
     axis: Axis,
     adder: Adder,
     totals: Mapping[int, Any],
     clients: Iterable[int],
     known: dict[int, Sums],
 ) -> dict[int, Sums]:
-    """Return the sum at all that each client has; adds to what is known by place."""
+    """Return the sum at all items of each client; adds to what is known by place."""
     sums = {}
     for client in clients:
         where = axis.places[client]

@@ -1,4 +1,4 @@
-"""Totals as the server has them: who opens them, who vouches, and whether that fits."""
+"""The server's totals: who opens them, who vouches, and whether the two agree."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Openers:
     witness : int or None
         None where there is nobody else, or nothing is sealed.
     seed : bytes
-        That the opener is not sent.
+        The seed, which the opener is not sent.
     """
 
     opener: int
@@ -44,7 +44,7 @@ class Openers:
 
     @property
     def known(self) -> tuple[int, ...]:
-        """Those who are blamed if they contradict each other."""
+        """The clients to blame if they contradict each other."""
         return (self.opener,) if self.witness is None else (self.opener, self.witness)
 
 
@@ -75,15 +75,15 @@ class Total:
     sums : Sums
         Sealed to the opener.
     shape : (int, int)
-        Of the numbers, as they are returned.
+        The shape of the numbers as they are returned.
     rows : (int, int)
-        Rows that were summed apart, and the numbers in each.
+        Rows that were summed separately, and the numbers in each.
     tags : Sums
         Sealed to the witness.
     nonce : bytes
-        Of the opener's own part; empty if it has none.
+        The nonce of the opener's own part; empty if it has none.
     senders : tuple of int
-        Whose parts are in it.
+        The clients whose parts are in it.
     own_rows : array of int or None
         The rows of that part; None for the only one.
     """
@@ -98,7 +98,7 @@ class Total:
 
     @property
     def size(self) -> int:
-        """How many numbers are opened: those of all grids that the sum stands on."""
+        """How many numbers are opened: those of all grids of the sum."""
         return len(self.sums) * self.rows[0] * self.rows[1]
 
     def numbers(self, opened: IntArray) -> list[IntArray]:
@@ -106,7 +106,7 @@ class Total:
         return list(opened.reshape(len(self.sums), *self.rows))
 
     def reals(self, opened: IntArray) -> FloatArray:
-        """Return the reals that opened numbers stand for."""
+        """Return the reals that opened numbers represent."""
         each = zip(self.sums, self.numbers(opened), strict=True)
         parts = [decode(numbers, vector.fraction_bits) for vector, numbers in each]
         return reduce(np.add, parts).reshape(self.shape)
@@ -115,8 +115,8 @@ class Total:
         """Refuse numbers that no sum can be."""
         if np.any(opened > 2**sum_bits) or np.any(opened < -(2**sum_bits)):
             raise RemoteProtocolError(
-                "a total that it opened is beyond the range of its sum, of which "
-                "it or a part is wrong"
+                "a total that it opened is beyond the range of its sum, so the "
+                "total or a part is wrong"
             )
 
     def is_vouched_for(self, opened: IntArray, tags: IntArray, seed: bytes) -> bool:
@@ -128,14 +128,22 @@ class Total:
         return np.array_equal(combinations(pads, np.arange(n_rows), seed)[0], tags)
 
 
-def total_of(
+def summed(
     parts: Mapping[int, SealedTotals],
-    sums: Sums,
     shape: tuple[int, int],
     openers: Openers,
     adders: Adders,
+    sums: Sums | None = None,
 ) -> Total:
-    """Return the total of all clients' parts, which are one row each."""
+    """Return the total of all clients' parts, which are one row each.
+
+    Parameters
+    ----------
+    sums : Sums, optional
+        The sums of the parts, where not every client has all numbers.
+    """
+    if sums is None:
+        sums = sum_of(parts, math.prod(shape), adders)
     tags: Sums = []
     nonce = b""
     if openers.witness is not None:
@@ -158,7 +166,7 @@ def _tags_of(parts: Mapping[int, SealedTotals], adders: Adders) -> Sums:
 def sum_of(parts: Mapping[int, Sealed], count: int, adders: Adders) -> Sums:
     """Add up vectors of ``count`` numbers, by client, that each has in full: totals."""
     if len({part.fraction_bits for part in parts.values()}) != 1:
-        raise BadReplyError("", parts, "parts of one sum stand on different grids")
+        raise BadReplyError("", parts, "parts of one sum are on different grids")
     width, adder = count + adders.n_checks, adders.totals_adder
     total = adder.zeros((1, width))
     for client, part in parts.items():
@@ -170,17 +178,6 @@ def sum_of(parts: Mapping[int, Sealed], count: int, adders: Adders) -> Sums:
     return [Sealed(part.fraction_bits, adder.dump(total))]
 
 
-def summed(
-    parts: Mapping[int, SealedTotals],
-    shape: tuple[int, int],
-    openers: Openers,
-    adders: Adders,
-) -> Total:
-    """Add up totals, by client, that each has in full."""
-    sums = sum_of(parts, math.prod(shape), adders)
-    return total_of(parts, sums, shape, openers, adders)
-
-
 def senders_of(totals: Sequence[Total]) -> set[int]:
     """Return the clients whose parts are in some of the totals."""
     return {client for total in totals for client in total.senders}
@@ -189,9 +186,9 @@ def senders_of(totals: Sequence[Total]) -> set[int]:
 def requests_to_open(
     totals: Sequence[Total], openers: Openers, present: Set[int] | None
 ) -> dict[int, m.OpenRequest]:
-    """Return what the opener and the witness are asked.
+    """Return the requests to the opener and the witness.
 
-    A witness that is absent is not waited for.
+    It does not wait for an absent witness.
     """
     witness = openers.witness
     requests = {openers.opener: open_request(totals, openers)}
@@ -225,14 +222,14 @@ def opened_totals(
 
 
 def open_request(totals: Sequence[Total], openers: Openers) -> m.OpenRequest:
-    """Return what the opener is asked."""
+    """Return the request to the opener."""
     shapes = [total.rows for total in totals]
     sums = [total.sums for total in totals]
     return m.OpenRequest(sums, shapes, openers.opener, openers.witness)
 
 
 def vouch_request(totals: Sequence[Total], openers: Openers) -> m.OpenRequest:
-    """Return what the witness is asked."""
+    """Return the request to the witness."""
     return m.OpenRequest(
         [],
         [total.rows for total in totals],
@@ -258,7 +255,7 @@ def opened_by(
 
 
 def check_plain(reply: m.Opened, totals: Sequence[Total]) -> None:
-    """Refuse numbers that differ from those of sums that nobody sealed."""
+    """Refuse numbers that differ from those of unsealed sums."""
     sent = b"".join(vector.payload for total in totals for vector in total.sums)
     if reply.values != sent:
         raise RemoteProtocolError("it reports other totals than it was sent")
@@ -281,15 +278,17 @@ def check_vouched(
     Raises
     ------
     BadReplyError
-        If they contradict each other; it names both.
+        If they contradict each other. It names both first, then all other senders: a
+        part or tags that one of these made up look the same.
     """
     for total, numbers, own in zip(totals, opened, vouched, strict=True):
         if not total.is_vouched_for(numbers, own, openers.seed):
+            others = sorted(set(total.senders).difference(openers.known))
             raise BadReplyError(
                 "",
-                openers.known,
-                "one of them opened totals that the other does not vouch for, so one "
-                "lies, or a client sent a wrong part",
+                (*openers.known, *others),
+                "the first opened totals that the second does not vouch for, so one "
+                "of these two lies, or a part that was sent is wrong",
                 is_final=True,
             )
 

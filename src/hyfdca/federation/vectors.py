@@ -16,10 +16,16 @@ from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import Adder
 from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Adders, Use
+from hyfdca.federation.check_items import CheckItems, with_check_items
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.owner_groups import OwnerGroups
 from hyfdca.federation.problem import Problem
-from hyfdca.federation.sums import VectorLayout, layout_for
+from hyfdca.federation.sums import (
+    VectorLayout,
+    checked_layout,
+    layout_for,
+    whole_layout,
+)
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.layout import Layout
 
@@ -32,13 +38,16 @@ class Pick(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The pick for people."""
+        """The choice in words."""
         full = "" if self.fill is None else f", blocks {self.fill:.0%} full"
         return f"{self.scheme}{full}"
 
 
 class Layouts(dict[tuple[str, int], VectorLayout]):
-    """The layouts of vectors by sample or by feature, of a width."""
+    """The layouts of vectors by sample or by feature, of a width.
+
+    Those of "drawn samples" have no check rows: their owner groups do not stay whole.
+    """
 
     def __init__(self, vectors: SealedVectors) -> None:
         super().__init__()
@@ -123,7 +132,7 @@ class SealedVectors:
 
     @cached_property
     def sample_adder(self) -> Adder:
-        """What adds vectors by sample."""
+        """The adder of vectors by sample."""
         return self._adder("samples")
 
     def notice(self, client: int) -> Arrangements:
@@ -145,17 +154,30 @@ class SealedVectors:
 
     def new_layout(self, kind: str, width: int) -> VectorLayout:
         """Return a layout of vectors by sample or by feature."""
-        is_samples = kind == "samples"
-        axis = self._layout.samples if is_samples else self._layout.features
-        groups = self.sample_groups if is_samples else self.feature_groups
-        return layout_for(axis, groups, width, self._adder(kind))
+        if kind == "drawn samples":
+            own = (self._layout.samples, self.sample_groups)
+            return layout_for(*own, width, self.sample_adder)
+        adder = self._adder(kind)
+        if isinstance(adder, PlainAdder):
+            is_samples = kind == "samples"
+            axis = self._layout.samples if is_samples else self._layout.features
+            return layout_for(axis, np.zeros(axis.n_items, np.int64), width, adder)
+        return checked_layout(self._checks[kind], width, adder)
+
+    @cached_property
+    def _checks(self) -> dict[str, CheckItems]:
+        """The samples and the features, with check rows."""
+        return {
+            "samples": with_check_items(self._layout.samples, self.sample_groups),
+            "features": with_check_items(self._layout.features, self.feature_groups),
+        }
 
     def of_some_samples(
         self, samples: IntArray, axis: Axis, width: int
     ) -> VectorLayout:
-        """Return the layout of vectors by some samples, whose holders ``axis`` says."""
+        """Return the layout of vectors by some samples; ``axis`` has the holders."""
         groups = self.sample_groups[samples]
-        return layout_for(axis, groups, width, self.sample_adder)
+        return whole_layout(axis, groups, width, self.sample_adder)
 
     def by_bucket(
         self, of_client: tuple[IntArray, ...], n: int, width: int

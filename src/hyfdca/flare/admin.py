@@ -103,7 +103,7 @@ def _connected(kit: ServerKit, timeout: float) -> Any:
                     str(kit.admin),
                     timeout=_COMMAND_TIMEOUT,
                     command_timeout=_COMMAND_TIMEOUT,
-                    # A connection whose replies are lost stays so: make a new one.
+                    # A connection that loses replies keeps losing them: make a new one.
                     auto_login_max_tries=1,
                 )
         except Exception as error:

@@ -39,8 +39,8 @@ def run_client(
     """Take part in a study until it is over or interrupted by Ctrl-C.
 
     Processes that are killed are restarted. ``tell`` receives occasional sentences;
-    ``prepare`` is called once nobody else can be using the kit. ``leave`` says when it
-    may end without the server.
+    ``prepare`` is called once nobody else can be using the kit. ``leave`` determines
+    when it may end without the server.
 
     Raises
     ------

@@ -19,12 +19,12 @@ _STARTS_AT_MOST = 20  # in a row without success
 
 @dataclass(frozen=True)
 class Leave:
-    """When a client may end although the server did not say so.
+    """When a client may end without being told to by the server.
 
     Parameters
     ----------
     since : callable
-        Returns since when the client has what it came for; None if it has not.
+        Returns since when the client has had what it came for; None if it has not.
     patience : float
         Seconds without the server after which it may leave.
     """
@@ -71,11 +71,11 @@ class Connection:
         return self._last_trouble > known + self._leave.patience
 
     def may_start(self) -> bool:
-        """Return whether it is worth starting the process again."""
+        """Return whether restarting the process makes sense."""
         return self._failed_starts < _STARTS_AT_MOST
 
     def look(self, news: str) -> None:
-        """Report what is new; raise if the trouble cannot pass."""
+        """Report what is new; raise if the trouble is permanent."""
         self._recent = (self._recent + news)[-_RECENT:]
         # NVFlare's client reports its registration, but not a regained connection.
         if client_is_up(news) or (self._trouble and self._has_been_asked()):

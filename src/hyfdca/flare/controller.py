@@ -136,7 +136,7 @@ class StudyController(Controller):
 
 
 def _tell_why(network: Network, sentence: str) -> None:
-    """Have the clients end too; they would otherwise wait for another job."""
+    """End the clients too; they would otherwise wait for another job."""
     with suppress(AbortedError):
         network.refuse(sentence, _FINISH_TIMEOUT)
 

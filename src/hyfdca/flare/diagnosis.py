@@ -10,7 +10,7 @@ from hyfdca.kits.kit import Owner
 
 @dataclass(frozen=True)
 class Trouble:
-    """A problem, and whether it may pass by itself."""
+    """A problem, and whether it may resolve itself."""
 
     sentence: str
     may_pass: bool = False

@@ -76,7 +76,7 @@ class StudyExecutor(Executor):
         try:
             return self._reply(to_request(request))
         except RefusedError as error:
-            # Also noted for the user of this client: it will not pass by itself.
+            # Also noted for the user of this client: it will not resolve itself.
             why = str(error).rstrip(".")
             own = f"This organisation cannot take part: {why}."
             self._try_note(fl_ctx, "refused", own)
@@ -110,7 +110,7 @@ class StudyExecutor(Executor):
         return answer_message(answer)
 
     def _finish(self) -> None:
-        """Note that the study is over, unless its user has yet to read a refusal."""
+        """Note that the study is over, unless the user has yet to read a refusal."""
         if not self._has_refused:
             self._note("finished")
 
@@ -137,7 +137,7 @@ class StudyExecutor(Executor):
 
 
 def _refusal(reason: str) -> Any:
-    """Return a refusal that names no folder of this machine; notes may name them."""
+    """Return a refusal that names no folder of this machine, as notes may."""
     return refusal_message(job_environment().without_paths(reason))
 
 

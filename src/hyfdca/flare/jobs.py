@@ -24,12 +24,7 @@ from hyfdca.flare.status import (
 )
 from hyfdca.flare.watching import ClientWatch, ServerWatch
 from hyfdca.kits.checking import checked_table
-from hyfdca.kits.kit import (
-    ClientKit,
-    ServerKit,
-    read_client_kit,
-    read_server_kit,
-)
+from hyfdca.kits.kit import ClientKit, ServerKit, read_client_kit, read_server_kit
 from hyfdca.model.file import ModelError, parse_model_file
 from hyfdca.protocol.checkpoint import CheckpointError
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
@@ -40,7 +35,7 @@ from hyfdca.study.client.client import StudyClient
 from hyfdca.study.client.records import KEYS
 from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.identity import make_roster, study_hash
-from hyfdca.study.local.study import Consortium, Run
+from hyfdca.study.local.run import Consortium, Run
 from hyfdca.study.outcome import Outcome, conclude, write_files
 from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.presence import MisfitError, Presence
@@ -146,7 +141,7 @@ def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) 
     Raises
     ------
     MisfitError
-        If a member refuses it, once it is noted who did not.
+        If a member refuses it, after recording who accepted it.
     """
     path = result_folder(kit) / MODEL
     model, left = path.read_bytes(), without_model(kit)

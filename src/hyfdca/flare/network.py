@@ -108,7 +108,7 @@ class Network:
         return self._send(dict.fromkeys(self._ranks, request), timeout)
 
     def pause_if_asked(self) -> None:
-        """Raise ``PausedError`` if the study is to pause so that others can join."""
+        """Raise ``PausedError`` if the study should pause so that others can join."""
         if self._is_paused():
             raise PausedError("The study pauses so that organisations can rejoin.")
 

@@ -22,7 +22,7 @@ _log = logging.getLogger("hyfdca")
 
 
 class DamagedNoteError(Exception):
-    """A note that says nothing that we wrote."""
+    """A note with content that we did not write."""
 
 
 def write_note_file(path: Path, content: bytes, *, is_durable: bool = False) -> None:

@@ -18,6 +18,7 @@ from hyfdca.flare.job_environment import JobEnvironment
 from hyfdca.flare.log import begin_again
 from hyfdca.kits.kit import StudyKit
 from hyfdca.kits.policy import write_policy
+from hyfdca.kits.startup_settings import refuse_other_settings
 
 _GRACE = 3.0  # seconds for a process to end by itself
 _HEARTBEAT = 5.0  # seconds between a client's heartbeats
@@ -39,6 +40,8 @@ class Parent:
         side, owner = kit.side, kit.owner
         self.log = kit.log / f"{side}.log"
         write_policy(kit.flare, side)
+        if side == "server":
+            refuse_other_settings(kit.admin, "admin")
         guard = [sys.executable, "-P", "-m", "hyfdca.flare.guarded", str(os.getpid())]
         settings = [
             "secure_train=true",

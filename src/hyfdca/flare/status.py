@@ -21,7 +21,7 @@ RUNS_LOG = "runs.log"
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What a display shows of a study.
+    """What a display shows about a study.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def is_over(kit: Kit) -> bool:
 def without_model(kit: ServerKit) -> list[str]:
     """Return who does not have the model yet, in a study that is over.
 
-    If that is no longer known, everybody is given it again.
+    If that is no longer known, everybody receives it again.
     """
 
     def parse(content: bytes) -> list[str]:
@@ -162,7 +162,7 @@ def _over(kit: Kit) -> Path:
     return kit.state / ("over.json" if number == 1 else f"over-{number}.json")
 
 
-# The run. With it changes which study is over, and where its results go.
+# The run. It determines which study is over, and where results go.
 
 
 def current_run(kit: Kit) -> RunChoice:
@@ -213,7 +213,7 @@ def holders(kit: Kit) -> dict[str, str]:
 
 
 def write_holders(kit: Kit, numbers: dict[str, str]) -> None:
-    """Save these numbers, also for after a restart of the server."""
+    """Save these numbers, so that they survive a restart of the server."""
     write_note_file(_holders(kit), msgspec.json.encode(numbers))
 
 

@@ -1,8 +1,8 @@
-"""Forgets the finished messages of NVFlare in one thread, not in one for each.
+"""Forgets finished messages of NVFlare in one thread instead of one per message.
 
 NVFlare remembers every message that it has received for some minutes, in case the
-sender repeats it, and starts a thread for each that waits that long. Rounds of a few
-messages per second were thousands of threads and hundreds of megabytes.
+sender repeats it, and starts a thread for each that waits that long. Rounds with a few
+messages per second led to thousands of threads and hundreds of megabytes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 
 
 class Removal:
-    """When a finished message is forgotten; in place of NVFlare's timer."""
+    """The time at which a finished message is forgotten; replaces NVFlare's timer."""
 
     def __init__(self, task: Any) -> None:
         self._task = task
 
     def cancel(self) -> None:
-        """Leave the message alone: it was removed before."""
+        """Do nothing: the message was removed earlier."""
         self._task = None
 
     def run(self) -> None:
@@ -37,12 +37,12 @@ class Remover:
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Removal]] = []
-        self._numbers = itertools.count()  # removals of one time cannot be compared
+        self._numbers = itertools.count()  # breaks ties: removals cannot be compared
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def after(self, seconds: float, removal: Removal) -> None:
-        """Have a message forgotten after some time."""
+        """Schedule a message to be forgotten after some time."""
         with self._changed:
             due = time.monotonic() + seconds
             heapq.heappush(self._due, (due, next(self._numbers), removal))
@@ -67,7 +67,7 @@ _remover = Remover()
 
 
 def forget_in_one_thread() -> None:
-    """Have NVFlare's streams of this process forget messages in this way."""
+    """Make NVFlare's streams in this process forget messages this way."""
     RxTask._schedule_remove_task = _schedule_removal
 
 

@@ -55,7 +55,7 @@ _OVER = "FINISHED"
 
 @dataclass(frozen=True)
 class Terms:
-    """Which study, and how many of its organisations it needs once it has begun."""
+    """The study, and how many of its organisations it needs once it has begun."""
 
     study: str = STUDY
     quorum: int | None = None
@@ -80,7 +80,7 @@ def run_server(
     kit = read_server_kit(folder)
     kit.make_folders()
     with only_one(kit), ended_in_order(), written_down(kit, tell) as logged:
-        require_free(_port(kit))
+        require_free(kit.owner.port)
         require_valid(kit)
         forget_note(kit)
         forget_status(kit.state)
@@ -118,7 +118,7 @@ class Supervisor:
                     pass
             return None
         except ServerGoneError:
-            note = read_note(self._kit)  # of this run: earlier notes are forgotten
+            note = read_note(self._kit)  # of this run: earlier notes are ignored
             is_over = note is not None and note.state == "finished"
             return None if is_over else "The server's process ended."
         except NoAnswerError as error:
@@ -139,7 +139,7 @@ class Supervisor:
             raise StudyError(note.reason)
         if end == "again":
             self._count(reason_of(note, job, status))
-        elif end == "paused":  # the server itself asked for it, so nothing failed
+        elif end == "paused":  # the server itself requested it, so nothing failed
             self._tell_of_resuming(reason_of(note, job, status))
         if end in ("again", "paused"):
             watch.until_over(job)
@@ -162,7 +162,7 @@ class Supervisor:
         connected = watch.for_sites(wanted, needed)
         here = [name for name in self._names if name in connected]
         self._tell(f"{doing} {', '.join(here)}.")
-        # NVFlare ends a job with fewer sites; others are needed only at the beginning.
+        # NVFlare ends a job with fewer sites; others are only needed at the beginning.
         return watch.submit(here, at_least)
 
     def _count(self, reason: str) -> None:
@@ -284,10 +284,6 @@ class Watch:
             raise ServerGoneError
 
 
-def _port(kit: ServerKit) -> int:
-    return int(kit.owner.address.rpartition(":")[2])
-
-
 def start_server(kit: ServerKit, study: str) -> Parent:
     """Start NVFlare's server and wait until it is up.
 
@@ -296,7 +292,7 @@ def start_server(kit: ServerKit, study: str) -> Parent:
     ServerGoneError
         If it does not start.
     """
-    require_free(_port(kit))
+    require_free(kit.owner.port)
     # NVFlare would restart the jobs of an earlier run; we submit our own.
     for leftover in ("jobs", "snapshots"):
         shutil.rmtree(kit.flare / leftover, ignore_errors=True)

@@ -90,7 +90,7 @@ class ClientWatch:
     Parameters
     ----------
     notes : sequence of str
-        What it should know of its own table.
+        What it should know about its own table.
     """
 
     def __init__(self, state: Path, plan: Plan, notes: Sequence[str] = ()) -> None:

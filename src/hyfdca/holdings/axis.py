@@ -41,7 +41,7 @@ class Axis:
     @cached_property
     def places(self) -> tuple[slice | IntArray, ...]:
         """Where each client's items are on the axis: a slice if contiguous."""
-        # Clients with the very same items share one object, so sums are taken once.
+        # Clients with identical items share one object, so sums are read once.
         places = {id(items): _as_slice(items) for items in self.items}
         return tuple(places[id(items)] for items in self.items)
 
@@ -73,7 +73,7 @@ class Axis:
         return np.bincount(every, minlength=self.n_items)
 
     def expanded(self, widths: IntArray) -> Axis:
-        """Return the axis on which each item is replaced by some of its own.
+        """Return the axis on which each item is replaced by several items.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class Axis:
             How many items replace each; 0 leaves it out.
         """
         starts = np.cumsum(widths) - widths
-        # Clients with the very same items keep the very same ones.
+        # Clients with identical items keep identical ones.
         own = {id(i): spans(starts[i], widths[i]) for i in self.items}
         return Axis(int(widths.sum()), tuple(own[id(i)] for i in self.items))
 
@@ -99,7 +99,7 @@ def owner_groups(axis: Axis) -> IntArray:
     groups = np.zeros(axis.n_items, np.int64)
     n_groups = 1
     for items in axis.items:
-        # The items of a group that the client holds become a group of their own.
+        # The items of a group that the client holds become a separate group.
         numbers = renumbered(groups[items])
         groups[items] = n_groups + numbers
         n_groups += int(numbers.max(initial=-1)) + 1
@@ -123,7 +123,7 @@ def group_holders(axis: Axis, groups: IntArray) -> BoolArray:
 
 
 def shared_counts(axis: Axis) -> IntArray:
-    """Return how many items each two clients have in common, (clients, clients)."""
+    """Return how many items each pair of clients has in common, (clients, clients)."""
     groups = owner_groups(axis)
     is_holder = group_holders(axis, groups)
     held = sp.csr_array(is_holder.astype(np.int64))

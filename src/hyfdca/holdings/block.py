@@ -26,7 +26,7 @@ class Block:
     sample_weights : array (samples held, n_outputs) or None
         None counts every sample once.
     offsets : array (samples held, n_outputs) or None
-        Added to the margins of the samples, whatever the weights.
+        Added to the margins of the samples, regardless of weights.
     counts_sample, counts_feature : arrays of bool
         The samples and features that this client is designated for.
     row_groups : array of int, optional

@@ -1,7 +1,7 @@
 """Which cells of a table nobody holds.
 
 A row group and a column group of owners form a rectangle of cells. A client that holds
-one cell of it holds all, so a rectangle is held as a whole or not at all.
+one cell of it holds all, so a rectangle is held completely or not at all.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Coverage:
 
     @property
     def uncovered_share(self) -> float:
-        """The same as a share of all cells."""
+        """Their share of all cells."""
         return self.n_uncovered / self.n_cells if self.n_cells else 0.0
 
 
 def coverage_of(samples: Axis, features: Axis) -> Coverage:
-    """Return who holds what of a table, by groups of owners."""
+    """Return who holds which parts of a table, by owner groups."""
     rows, row_holders, _ = _groups(samples)
     columns, column_holders, group_of_column = _groups(features)
     return Coverage(rows, columns, row_holders, column_holders, group_of_column)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hyfdca.arrays import IntArray
 from hyfdca.holdings.axis import Axis, group_holders, owner_groups
 from hyfdca.holdings.layout import Layout
 
@@ -21,13 +22,16 @@ class Exposure:
         Who else holds the rows.
     n_columns : int
         How many columns the others count in them. The margins are known to be linear
-        in this many unknown cells per row.
+        in this many cells per row.
+    n_own : int
+        How many of these columns the client has itself in these rows.
     """
 
     client: int
     others: tuple[int, ...]
     n_rows: int
     n_columns: int
+    n_own: int = 0
 
 
 def exposures(layout: Layout) -> list[Exposure]:
@@ -42,12 +46,13 @@ def exposures(layout: Layout) -> list[Exposure]:
 
 
 def _of_group(layout: Layout, holders: list[int], n_rows: int) -> Iterator[Exposure]:
-    counted = counted_columns(layout.features, holders)
+    first = _first_holders(layout.features, holders)
     for client in holders:
         others = tuple(other for other in holders if other != client)
         if others and layout.labelled[client]:
-            n_columns = sum(counted[other] for other in others)
-            yield Exposure(client, others, n_rows, n_columns)
+            by_others = np.isin(first, others)
+            n_own = int(np.sum(by_others[layout.features.items[client]]))
+            yield Exposure(client, others, n_rows, int(by_others.sum()), n_own)
 
 
 def counted_columns(features: Axis, holders: Sequence[int]) -> dict[int, int]:
@@ -55,10 +60,13 @@ def counted_columns(features: Axis, holders: Sequence[int]) -> dict[int, int]:
 
     Of a cell that several of them hold, the lowest-ranked holder's counts.
     """
-    is_counted = np.zeros(features.n_items, np.bool_)
-    counts = {}
-    for client in sorted(holders):
-        own = features.items[client]
-        counts[client] = int(np.sum(~is_counted[own]))
-        is_counted[own] = True
-    return counts
+    first = _first_holders(features, holders)
+    return {client: int(np.sum(first == client)) for client in sorted(holders)}
+
+
+def _first_holders(features: Axis, holders: Sequence[int]) -> IntArray:
+    """Return the lowest-ranked of these holders of each column; -1 without any."""
+    first = np.full(features.n_items, -1, dtype=np.int64)
+    for client in sorted(holders, reverse=True):
+        first[features.items[client]] = client
+    return first

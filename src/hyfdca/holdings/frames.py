@@ -21,7 +21,7 @@ Uncovered = Literal["refuse", "zero", "mean"]
 def partition_of_frame(
     frame: Any, holdings: Mapping[str, tuple[Any, Sequence[str] | None]]
 ) -> Partition:
-    """Return who holds what of a data frame.
+    """Return the partition of a data frame.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def column_numbers(frame: Any) -> dict[str, int]:
     Raises
     ------
     ValueError
-        If a name is there twice.
+        If a name occurs twice.
     """
     names = list(frame.columns)
     twice = [name for name, times in Counter(names).items() if times > 1]
@@ -122,7 +122,7 @@ class PooledFrames(NamedTuple):
     y : series or None
         The labels of the rows, if a label column was named.
     partition : Partition
-        Who holds what of X.
+        Who holds which parts of X.
     """
 
     X: Any
@@ -135,11 +135,11 @@ def pool_frames(
     label: str | None = None,
     uncovered: Uncovered = "refuse",
 ) -> PooledFrames:
-    """Return the frames of several clients as one table, and who holds what of it.
+    """Return the frames of several clients as one table, with its partition.
 
     Rows with the same index label are the same row, columns with the same name the
     same feature. Where several clients hold a cell or a label, they must agree; one
-    that is blank at some of them is what the others have.
+    that is blank at some of them has the value of the others.
 
     Parameters
     ----------
@@ -148,8 +148,8 @@ def pool_frames(
     label : str, optional
         The column with the labels; a frame may lack it.
     uncovered : {"refuse", "zero", "mean"}
-        What cells that no client holds are taken as: nothing, zero, or the mean of
-        the column.
+        What to do with cells that no client holds: refuse them, or take them as zero
+        or as the mean of the column.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def _cover(values: FloatArray, is_held: BoolArray, uncovered: Uncovered) -> None
 
 
 def _pooled_labels(frames: Mapping[str, Any], label: str, index: Any) -> Any:
-    """Return the label of every row from whichever clients have it."""
+    """Return the label of every row, from the clients that have it."""
     own = {name: f[label].dropna() for name, f in frames.items() if label in f.columns}
     if not own:
         raise ValueError(f"No data frame has the label column {label!r}.")

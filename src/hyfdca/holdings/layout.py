@@ -1,4 +1,4 @@
-"""The layout of a consortium: who holds what, who has labels, who counts what."""
+"""The layout of a consortium: who holds what, who has labels, and who counts what."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Layout:
 
     @cached_property
     def is_horizontal(self) -> bool:
-        """Whether every sample has one holder, which alone then knows its margin."""
+        """Whether every sample has one holder, which then has its whole margin."""
         return bool(np.all(self.samples.counts == 1))
 
     @cached_property
     def is_row_split(self) -> bool:
-        """Whether clients have rows of their own and all columns."""
+        """Whether each client has its own rows and all columns."""
         return self.is_horizontal and _are_whole(self.features)
 
     @cached_property
     def is_column_split(self) -> bool:
-        """Whether clients have columns of their own and all rows."""
+        """Whether each client has its own columns and all rows."""
         owned = bool(np.all(self.features.counts == 1))
         return owned and _are_whole(self.samples)
 
@@ -56,12 +56,12 @@ class Layout:
 
     @cached_property
     def row_groups(self) -> list[int] | None:
-        """Each client's row group; none if groups overlap in part."""
+        """Each client's row group; None if groups overlap partly."""
         return _groups(self.samples)
 
     @cached_property
     def column_groups(self) -> list[int] | None:
-        """Each client's column group; none if groups overlap in part."""
+        """Each client's column group; None if groups overlap partly."""
         return _groups(self.features)
 
     @property
@@ -107,7 +107,7 @@ def _are_whole(axis: Axis) -> bool:
 
 
 def _groups(axis: Axis) -> list[int] | None:
-    """Return each client's group of items; none if groups overlap in part."""
+    """Return each client's group of items; None if groups overlap partly."""
     numbers = owner_groups(axis)
     sizes = np.bincount(numbers, minlength=1)
     first = [int(numbers[items[0]]) if len(items) else -1 for items in axis.items]

@@ -18,7 +18,7 @@ from hyfdca.holdings.axis import Axis, owner_groups
 
 @dataclass(frozen=True)
 class OwnCells:
-    """Which of its cells a client counts: all it must know of the others' tables.
+    """The cells that a client counts: all it must know about the others' tables.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Who takes part in which round, derived from the study's seed."""
+"""The participants of each round, derived from the study's seed."""
 
 from __future__ import annotations
 

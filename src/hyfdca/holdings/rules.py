@@ -1,7 +1,7 @@
-"""Rules that say who holds what of any table, however its rows are chosen.
+"""Rules that give the partition of any table, however its rows are chosen.
 
-A ``Partition`` is of one table: its rows have numbers. A rule is for tables that are
-cut into pieces, as by ``cross_val_score``: it assigns rows by what they are.
+A ``Partition`` belongs to one table: its rows have numbers. A rule is for tables that
+are cut into pieces, as by ``cross_val_score``: it assigns rows by their content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PartitionRule(ABC):
 
     @abstractmethod
     def partition(self, X: Any) -> Partition:
-        """Return who holds what of the features of a table."""
+        """Return the partition of a table's features."""
 
     def features(self, X: Any) -> Any:
         """Return the table without columns that only say who holds a row."""
@@ -41,9 +41,9 @@ def by_column(
     features: Mapping[str, Sequence[str]] | None = None,
     rows: Mapping[str, Sequence[Any]] | None = None,
 ) -> PartitionRule:
-    """Return the rule that a column of a data frame says who holds a row.
+    """Return the rule by which a column of a data frame says who holds a row.
 
-    The column itself is no feature; rows to predict need not have it. A cell that no
+    The column itself is not a feature; rows to predict need not have it. A cell that no
     client holds counts as zero.
 
     Parameters
@@ -52,7 +52,7 @@ def by_column(
         The columns that each client holds, in order of rank. By default there is one
         client per value of the column, and each holds all features.
     rows : mapping of str to sequence, optional
-        The values of the column whose rows a client holds, if not its own name alone.
+        The values of the column whose rows a client holds; by default its own name.
 
     Examples
     --------
@@ -77,16 +77,16 @@ def by_column(
 
 
 def by_function(function: Callable[[Any], Partition | Holdings]) -> PartitionRule:
-    """Return the rule that a function says who holds what.
+    """Return the rule by which a function says who holds what.
 
     Parameters
     ----------
     function : callable
         Takes the table that is passed to ``fit``. Returns a ``Partition``, or each
         client's rows and columns: rows as a boolean mask or as numbers, columns also
-        as names if the table is a data frame. May return a dict by client's name; that
-        of a data frame is as ``partition_of_frame`` takes it. To pickle an estimator,
-        or to fit it in several processes, define the function in a module.
+        as names if the table is a data frame. May return a dict by client's name; for a
+        data frame, its values are those of ``partition_of_frame``. To pickle an
+        estimator, or to fit it in several processes, define the function in a module.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class _BySite(PartitionRule):
         return X.drop(columns=self.column) if self._is_in(X) else X
 
     def partition(self, X: Any) -> Partition:
-        """Return who holds what of the other columns."""
+        """Return the partition of the other columns."""
         if not self._is_in(X):
             raise ValueError(
                 f"The rule needs a data frame with the column {self.column!r}, which X "
@@ -126,7 +126,7 @@ class _BySite(PartitionRule):
         return from_holdings(len(X), len(numbers), held)
 
     def _check_held(self, X: Any, masks: Sequence[BoolArray]) -> None:
-        """Refuse rows whose value of the column is no client's, or blank."""
+        """Refuse rows whose value in the column belongs to no client, or is blank."""
         values = X[self.column][~np.any(masks, axis=0)]
         if len(values) == 0:
             return
@@ -171,7 +171,7 @@ class _ByFunction(PartitionRule):
     function: Callable[[Any], Partition | Holdings]
 
     def partition(self, X: Any) -> Partition:
-        """Return what the function says."""
+        """Return the partition that the function gives."""
         held = self.function(X)
         if isinstance(held, Partition):
             return held
@@ -189,13 +189,13 @@ class _ByFunction(PartitionRule):
 
 
 def _by_client(held: Any) -> dict[str, tuple[Any, Any]]:
-    """Return what a function says, checked, by client; those without names get one."""
+    """Return a function's result, checked, by client; unnamed clients get a name."""
     if not isinstance(held, Mapping | Iterable) or isinstance(held, str):
         raise _mistake(f"it returned {type(held).__name__}")
     given = held if isinstance(held, Mapping) else _by_rank(held)
     for client, own in given.items():
         if not isinstance(own, tuple | list) or len(own) != 2:
-            raise _mistake(f"that of {client!r} is no pair")
+            raise _mistake(f"that of {client!r} is not a pair")
     return dict(given)
 
 

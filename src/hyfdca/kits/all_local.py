@@ -32,7 +32,7 @@ def provision_all(study: Path, out: Path) -> Provisioned:
     Raises
     ------
     StudyError
-        Nothing has been written then.
+        Nothing has been written in that case.
     """
     require_nvflare()
     content = read_study(study)

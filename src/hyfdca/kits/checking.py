@@ -35,11 +35,11 @@ class FeatureFacts:
     Parameters
     ----------
     smallest, largest : float
-        Of the numbers that cells become; levels of a category count from 1.
+        Extremes of the numbers that cells become; levels of a category count from 1.
     what : str
-        The kind of the column, and what is done with it.
+        The kind of the column, and how it is used.
     n_levels : int or None
-        Of a category.
+        The number of levels of a category.
     """
 
     name: str
@@ -70,7 +70,7 @@ class CheckedTable:
 
 @dataclass(frozen=True)
 class CheckedKit:
-    """What people compare, and until when the kit is valid."""
+    """The numbers that people compare, and how long the kit is valid."""
 
     study_fingerprint: str
     key_fingerprint: str
@@ -174,7 +174,7 @@ def _check_policy(own: ClientKit, table: CheckedTable) -> None:
 
 
 def check_certificate(own: ClientKit) -> x509.Certificate:
-    """Return an organisation's certificate, if it is its own and still valid.
+    """Return an organisation's certificate, if it is the right one and still valid.
 
     Raises
     ------
@@ -199,16 +199,11 @@ def checked_table(file: StudyFile, client: Client, data: Path) -> Table:
     ------
     StudyError
     """
-    study, settings = file.study, alignment_settings(file)
-    table = table_of(study, client, data, file.evaluation)
+    settings = alignment_settings(file)
+    table = table_of(file.study, client, data, file.evaluation)
     refused = own_refusal(table, settings)
     if refused is not None:
         raise StudyError(str(refusal(client.name, refused, settings)))
-    if study.scale == "standard" and table.cells.nnz < np.prod(table.cells.shape):
-        raise StudyError(
-            f'The table {data.name} is sparse, and scale = "standard" would make it '
-            'dense by centring features; use scale = "maxabs".'
-        )
     return table
 
 

@@ -1,4 +1,4 @@
-"""Until when the certificates of a kit are valid, by the clock of this machine."""
+"""Checks how long the certificates of a kit are valid, by this machine's clock."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ExpiryWatch:
 
 
 def _certificates(kit: StudyKit) -> Iterator[tuple[Path, x509.Certificate]]:
-    """Yield what a kit presents and verifies others by, with its path."""
+    """Yield the certificates that a kit presents and verifies with, and their paths."""
     places = [(kit.flare, kit.side), (kit.flare, "rootCA")]
     if kit.side == "server":
         places.append((kit.admin, "client"))

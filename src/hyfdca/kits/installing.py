@@ -21,7 +21,7 @@ from hyfdca.study.identity import study_fingerprint
 
 @dataclass(frozen=True)
 class Installed:
-    """Whose kit was written, and the fingerprints to compare with others."""
+    """The owner of a new kit, and the fingerprints to compare with others."""
 
     name: str
     study_fingerprint: str

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hyfdca.crypto.keys.identity import Identity, PublicIdentity
 from hyfdca.errors import StudyError
-from hyfdca.files import OWNER_ONLY, write_new
+from hyfdca.files import OWNER_ONLY, open_regular, write_new
 
 SECRET_FILE, PUBLIC_FILE = "secret.key", "public.key"
 
@@ -101,7 +101,7 @@ def _refuse_to_overwrite(folder: Path) -> None:
 def _read(path: Path, *, is_secret: bool) -> bytes:
     """Return the line of a key file; the open file is checked, not its path."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             mode = os.fstat(file.fileno()).st_mode
             if is_secret and os.name == "posix" and mode & _READABLE_BY_OTHERS:
                 raise StudyError(

@@ -79,6 +79,11 @@ class Owner:
     organisation: str
     address: str  # host:port
 
+    @property
+    def port(self) -> int:
+        """The server's port."""
+        return int(self.address.rpartition(":")[2])
+
 
 @dataclass(frozen=True)
 class StudyKit(Kit):
@@ -209,7 +214,7 @@ def own_entry(file: StudyFile, public: PublicIdentity) -> Client:
             return client
     raise StudyError(
         f"No organisation of the study {file.study.name!r} has the public key with the "
-        f"fingerprint {public.fingerprint}; have its line added to the study file, or "
+        f"fingerprint {public.fingerprint}; add its line to the study file, or "
         "use the keys that belong to the study."
     )
 

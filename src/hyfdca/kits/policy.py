@@ -1,19 +1,25 @@
-"""What a site lets NVFlare do: run hyfdca with settings, and nothing else.
+"""What a site allows NVFlare to do: run hyfdca with settings, and nothing else.
 
 All of it is in ``local`` of the startup kit, which no job can write to. It is written
-when a kit is made and rewritten at every start, whatever was there: a kit may come from
-elsewhere, and nobody else decides what runs on an organisation's machine.
+when a kit is made and rewritten at every start, whatever it contained: a kit may come
+from elsewhere, and nobody else decides what runs on an organisation's machine. Other
+files are removed, because NVFlare also reads settings under many other names.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 from hyfdca.errors import StudyError
 from hyfdca.files import OWNER_ONLY, write_whole
 from hyfdca.kits.kit import Side
+from hyfdca.kits.startup_settings import (
+    refuse_other_settings,
+    startup_complaint,
+)
 
 # Jobs name classes; only these are instantiated. Not all of hyfdca: NVFlare calls
 # whatever it finds at a path, even functions, with arguments from the job.
@@ -58,7 +64,7 @@ _LOGGING: dict[str, Any] = {
 }
 
 # Strangers who connect and do not complete TLS are cut off after some seconds; by
-# default gRPC gives them two minutes. Messages have limits of their own.
+# default gRPC gives them two minutes. Messages have separate limits.
 _HANDSHAKE = 10_000  # milliseconds
 # Senders repeat a message for up to a minute, so that receivers need not remember it
 # for longer; by default they remember it for five.
@@ -80,7 +86,7 @@ _MOST_CLIENTS = 10_000
 
 
 def write_policy(flare: Path, side: Side, home: Path | None = None) -> None:
-    """Write the strict settings of a startup kit, replacing any others.
+    """Write the strict settings of a startup kit, and remove all others in ``local``.
 
     Parameters
     ----------
@@ -91,10 +97,15 @@ def write_policy(flare: Path, side: Side, home: Path | None = None) -> None:
     Raises
     ------
     StudyError
-        If they cannot be written.
+        If they cannot be written, or ``startup`` has settings that override them.
     """
+    refuse_other_settings(flare, side)
+    strict = policy(side, home or flare)
     try:
-        for name, content in policy(side, home or flare).items():
+        for path in (flare / "local").iterdir():
+            if path.name not in strict:
+                _remove(path)
+        for name, content in strict.items():
             text = json.dumps(content, indent=2) + "\n"
             write_whole(flare / "local" / name, text.encode(), OWNER_ONLY)
     except OSError as error:
@@ -105,13 +116,22 @@ def write_policy(flare: Path, side: Side, home: Path | None = None) -> None:
 
 
 def is_strict_client(flare: Path) -> bool:
-    """Return whether a client's settings are still strict, as written."""
+    """Return whether a client's settings are as written, and there are no others."""
     strict = policy("client", flare)
     try:
+        if {path.name for path in (flare / "local").iterdir()} != strict.keys():
+            return False
         found = {n: json.loads((flare / "local" / n).read_bytes()) for n in strict}
+        return found == strict and startup_complaint(flare, "client") is None
     except (OSError, RecursionError, ValueError):
         return False
-    return found == strict
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def policy(side: Side, flare: Path) -> dict[str, dict[str, Any]]:
@@ -159,7 +179,7 @@ def _client() -> dict[str, Any]:
             _component("resource_manager", f"{managers}.GPUResourceManager", no_gpu),
             _component("resource_consumer", f"{consumers}.GPUResourceConsumer"),
             _component("process_launcher", "hyfdca.flare.launcher.ClientLauncher"),
-            _component("visitor", "hyfdca.flare.registration.RegistrationToken"),
+            _component("visitor", "hyfdca.flare.port.registration.RegistrationToken"),
             _component("hyfdca_guard", "hyfdca.kits.guard.JobsOnly"),
         ],
     }
@@ -193,7 +213,7 @@ def _server(flare: Path) -> dict[str, Any]:
             _component("job_manager", manager, jobs),
             {"id": "job_store", "path": store},
             _component("process_launcher", "hyfdca.flare.launcher.ServerLauncher"),
-            _component("doorman", "hyfdca.flare.registration.RegistrationGuard"),
+            _component("doorman", "hyfdca.flare.port.registration.RegistrationGuard"),
         ],
     }
 

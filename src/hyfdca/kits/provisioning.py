@@ -31,7 +31,7 @@ SERVER, CA = "server", "ca"
 
 @dataclass(frozen=True)
 class Provisioned:
-    """What people need to know about the kits that were written."""
+    """What people need to know about the new kits."""
 
     names: tuple[str, ...]
     study_fingerprint: str

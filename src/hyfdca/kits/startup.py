@@ -72,7 +72,7 @@ def write_startup(
 
 
 def _built(workspace: Path, part: Part, name: str, server: Server) -> Path:
-    """Have NVFlare write a startup kit without credentials; return its path."""
+    """Let NVFlare write a startup kit without credentials; return its path."""
     # Imported here: nvflare is an extra and takes a second.
     from nvflare.lighter.constants import CtxKey  # noqa: PLC0415
     from nvflare.lighter.impl.static_file import StaticFileBuilder  # noqa: PLC0415

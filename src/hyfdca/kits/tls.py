@@ -59,7 +59,7 @@ def new_request(key: rsa.RSAPrivateKey, name: str) -> str:
 def requested_key(pem: str, what: str) -> rsa.RSAPublicKey:
     """Return the public key of a certificate request.
 
-    Nothing else of it is used: names in certificates come from the study file.
+    Nothing else in it is used: names in certificates come from the study file.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def load_certificate(pem: str, what: str) -> x509.Certificate:
     garbled = StudyError(f"The certificate in {what} is garbled; ask for a new one.")
     with reading(garbled):
         certificate = x509.load_pem_x509_certificate(pem.encode())
-        # Read now, while the file is known, whatever is looked at later.
+        # Parsed here, where the file is known, even if it is only used later.
         _ = certificate.subject, certificate.public_key(), certificate.extensions
         return certificate
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from cryptography import x509
@@ -16,6 +17,14 @@ from hyfdca.kits.policy import write_policy
 from hyfdca.kits.startup import ADMIN, LOCALHOST, Credentials, write_startup
 from hyfdca.study.client.policy import write_policy_of
 from hyfdca.study.file import Server
+
+
+class End(NamedTuple):
+    """One end of a connection: its name, the server, and its credentials."""
+
+    name: str
+    server: Server
+    credentials: Credentials
 
 
 def write_client_kit(
@@ -42,18 +51,28 @@ def write_server_kit(
 
     It is written to ``folder`` and will be used at ``final``.
     """
-    folder.mkdir(parents=True)
-    (folder / kit.STUDY).write_bytes(study)
     key = tls.new_key()
     shown = authority.issue(server.name, "server", key.public_key(), server.host)
-    own = credentials_of(key, shown, authority.root)
-    write_startup(folder / kit.FLARE, "server", server.name, server, own)
+    own = End(server.name, server, credentials_of(key, shown, authority.root))
     key = tls.new_key()
     shown = authority.issue(ADMIN, "project_admin", key.public_key())
-    own = credentials_of(key, shown, authority.root)
     # The server submits its job to itself.
     here = msgspec.structs.replace(server, host=LOCALHOST)
-    write_startup(folder / kit.ADMIN, "admin", ADMIN, here, own)
+    admin = End(ADMIN, here, credentials_of(key, shown, authority.root))
+    write_server_kit_of(folder, final, study, own, admin)
+
+
+def write_server_kit_of(
+    folder: Path, final: Path, study: bytes, own: End, admin: End
+) -> None:
+    """Write the coordinator's kit, with keys that exist.
+
+    It is written to ``folder`` and will be used at ``final``.
+    """
+    folder.mkdir(parents=True)
+    (folder / kit.STUDY).write_bytes(study)
+    write_startup(folder / kit.FLARE, "server", *own)
+    write_startup(folder / kit.ADMIN, "admin", *admin)
     write_policy(folder / kit.FLARE, "server", final / kit.FLARE)
 
 

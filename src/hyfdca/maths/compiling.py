@@ -1,7 +1,7 @@
-"""Compiled functions that are kept between runs, and shared by processes.
+"""Compiled functions that are cached between runs, and shared by processes.
 
-Numba keeps them beside the package, in the user's home or in ``NUMBA_CACHE_DIR``, and
-raises where none of them can be written to. Each process then compiles for itself.
+Numba keeps them next to the package, in the user's home or in ``NUMBA_CACHE_DIR``, and
+raises if it can write to none of these. Each process then compiles for itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba.core.caching import IndexDataCacheFile
 
 def _can_keep() -> bool:
     try:
-        njit(cache=True)(_can_keep)  # looks for a place, compiles nothing
+        njit(cache=True)(_can_keep)  # only looks for a place; compiles nothing
     except RuntimeError:
         return False
     return True
@@ -26,7 +26,7 @@ CACHE = _can_keep()
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return numba's ``njit`` with these options, and a cache where there is room."""
+    """Return numba's ``njit`` with these options, cached where that is possible."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = njit(cache=CACHE, **options)(function)
@@ -47,8 +47,8 @@ class _FilesByKey(IndexDataCacheFile):
 
     Numba numbers them. Two processes that compile the same function for different types
     at the same time then take the same number, and the index leads one of them to the
-    other's code: every later call ends with a TypeError. Names of their own cannot
-    clash; at worst an entry of the index is lost, and compiled once more.
+    other's code: every later call ends with a TypeError. Unique names cannot
+    clash; at worst an entry of the index is lost, and its code is compiled once more.
     """
 
     def save(self, key: Any, data: Any) -> None:
@@ -60,7 +60,7 @@ class _FilesByKey(IndexDataCacheFile):
         self._save_index(index)  # type: ignore[no-untyped-call]
 
     def load(self, key: Any) -> Any:
-        """Return code, or None if there is none that can be read."""
+        """Return code, or None if none can be read."""
         try:
             return super().load(key)  # type: ignore[no-untyped-call]
         except Exception:  # a damaged file may raise anything: compile again

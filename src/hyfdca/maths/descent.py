@@ -4,7 +4,7 @@ A step on sample i, with rate g, is
 
     w ← w - g (λ w + v_i l'(x_i·w) x_i + μ (w - w_0))
 
-with μ = 0 but for methods that pull local weights towards global ones.
+with μ = 0 except for methods that pull local weights towards global ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows that clients draw, as hashes: the same in a simulation of thousands of clients.
 
-A generator of its own for every client and round costs more than the steps it draws
-for. Here the j-th number of a client is a hash of the round's key, the client's rank
+A separate generator for every client and round costs more than the steps it draws for.
+Here the j-th number of a client is a hash of the round's key, the client's rank
 and j (splitmix64), so one compiled loop can draw for everybody, and each client for
 itself.
 """

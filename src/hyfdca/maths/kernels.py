@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hyfdca.maths.compiling import jit
 from hyfdca.maths.losses import dual_step, loss_derivative
 
-_LEAST_SCALE = 1e-100  # of weights kept as a multiple, below which they are rescaled
+_LEAST_SCALE = 1e-100  # multiple below which weights kept as a multiple are rescaled
 
 _compiled = jit(nogil=True, error_model="numpy")
 
@@ -81,14 +81,18 @@ def add_bucket_combinations(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def add_weighted(parts, weights, total):  # type: ignore[no-untyped-def]
-    """Add ``sum_s weights[s, c] parts[s, :, c]``, in order; changes ``total`` only."""
-    for s in range(parts.shape[0]):
-        for c in range(parts.shape[2]):
-            weight = weights[s, c]
-            if weight != 0.0:
-                for f in range(parts.shape[1]):
-                    total[f, c] += weight * parts[s, f, c]
+def add_weighted(parts, weights, first, totals):  # type: ignore[no-untyped-def]
+    """Add ``sum_s weights[m, first + s, c] parts[s, :, c]``, in order, for all m.
+
+    Changes ``totals`` only.
+    """
+    for m in range(weights.shape[0]):
+        for s in range(parts.shape[0]):
+            for c in range(parts.shape[2]):
+                weight = weights[m, first + s, c]
+                if weight != 0.0:
+                    for f in range(parts.shape[1]):
+                        totals[m, f, c] += weight * parts[s, f, c]
 
 
 @_compiled

@@ -1,4 +1,4 @@
-"""Linear systems that are only known by their products."""
+"""Solves linear systems that are known only by their products."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def conjugate_gradients(
 ) -> FloatArray:
     """Return x near A x = right for a positive definite A, column by column.
 
-    Every column is a system of its own; they share the products.
+    Every column is a separate system; they share the products.
     """
     x, residual, direction = np.zeros_like(right), right, right
     size = first = np.sum(residual**2, axis=0)

@@ -105,7 +105,7 @@ def add_weighted_duals(
 ) -> None:
     """Add f_i α_i to its bucket in ``totals``, (buckets, planes · outputs).
 
-    What floating-point additions lose is added up too: duals of both signs cancel, and
+    The rounding errors of additions are added up too: duals of both signs cancel, and
     the sum is compared with zero.
     """
     lost = np.zeros_like(totals)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
@@ -30,7 +30,7 @@ _NEWTON_STEPS = 100  # 8 are enough over curvatures 1e-3 to 1e3; this is a backs
 
 
 class Shape(NamedTuple):
-    """The constants that tell one loss from another, as kernels take them."""
+    """The constants that distinguish one loss from another, in the form of kernels."""
 
     is_logistic: float
     is_classification: float
@@ -230,6 +230,14 @@ class Loss:
         return "classification" if self.shape.is_classification else "regression"
 
     @property
+    def parameter_is_error(self) -> bool:
+        """Whether the parameter is a size of errors, in units of the labels."""
+        entry = LOSSES[self.name]
+        has_bound = math.isfinite(entry.highest)  # as the quantile of pinball
+        is_regression = self.task == "regression"
+        return is_regression and entry.default is not None and not has_bound
+
+    @property
     def lipschitz(self) -> float:
         """The paper's L: the steepest slope, infinite for the squared losses."""
         return max(abs(self.shape.low), abs(self.shape.high))
@@ -273,6 +281,19 @@ class Loss:
             return sums + self.lipschitz * (errors @ weights)
         more = np.sqrt(errors**2 @ weights / (2 * self.shape.smoothing))
         return _array((np.sqrt(sums) + more) ** 2)
+
+    def covering(self, errors: FloatArray) -> tuple[Loss, FloatArray]:
+        """Return a loss at least as large at z as this one at z + d, |d| <= e.
+
+        Returns the errors that it does not cover too. An insensitive loss covers all
+        of them by a smaller insensitivity, and is zero where this one is zero anyway.
+        """
+        largest = float(errors.max(initial=0.0))
+        if not 0.0 < largest < self.shape.insensitivity:
+            return self, errors
+        rest = self.shape.insensitivity - largest
+        shape = self.shape._replace(insensitivity=rest)
+        return replace(self, shape=shape), np.zeros_like(errors)
 
     def dual_step(
         self,

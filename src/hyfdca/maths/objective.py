@@ -1,12 +1,12 @@
-"""The problem of the paper on one machine and all the data: P, D, gap, reference.
+"""The paper's problem on one machine with all data: P, D, gap, reference.
 
     P(w) = λ/2 ||w||² + 1/N Σ v_i l_i(x_i·w + o_i)
     D(a) = -λ/2 ||w(a)||² - 1/N Σ v_i (l_i*(-a_i) + a_i o_i)
     w(a) = 1/(λN) Σ v_i a_i x_i
 
-The weights ``v`` of the samples are 1 but where samples or classes are weighted; duals
-are kept per unit of weight, so their domain is the loss's own. Offsets ``o`` are 0 but
-where they are given. Several outputs (one-vs-rest classes) are columns; P and D sum
+The weights ``v`` of the samples are 1 unless samples or classes are weighted; duals are
+kept per unit of weight, so their domain is the loss's own. Offsets ``o`` are 0 unless
+they are given. Several outputs (one-vs-rest classes) are columns; P and D sum
 over them. With a free intercept, one without penalty, it is the last row of the
 weights; D is then a bound only for duals with Σ v_i a_i = 0.
 """
@@ -126,7 +126,7 @@ class Objective:
         return -self._regulariser(weights) - self._mean(conjugates)
 
     def gap(self, duals: FloatArray) -> float:
-        """Return P(w(a)) - D(a), never negative but for rounding."""
+        """Return P(w(a)) - D(a), never negative except for rounding."""
         return self.primal(self.weights_from(duals)) - self.dual(duals)
 
     @cached_property
@@ -177,7 +177,7 @@ def reference_optimum(
     n_samples, n_outputs = objective.labels.shape
     random = stream(seed, "reference")
     # Shuffled once, rows can then be read in runs: four times as fast an epoch on
-    # covtype as jumping about in the table.
+    # covtype as jumping around in the table.
     order = random.permutation(n_samples)
     shuffled = objective.of_rows(order)
     duals = np.zeros((n_samples, n_outputs))

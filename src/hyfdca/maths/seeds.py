@@ -1,4 +1,4 @@
-"""Named randomness: one independent stream for each name, whatever the order."""
+"""Named randomness: one independent stream for each name, regardless of order."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def stream(base_seed: int, *names: str | int) -> np.random.Generator:
     base_seed : int
         The study's seed, not negative.
     names : str or int
-        What the randomness is for, such as ``"draw", round_number, client``.
+        The purpose of the randomness, such as ``"draw", round_number, client``.
     """
-    # The kind keeps a text and the number that is its checksum apart.
+    # The kind distinguishes a text from the number that is its checksum.
     words = [
         (1, zlib.crc32(n.encode())) if isinstance(n, str) else (0, n) for n in names
     ]

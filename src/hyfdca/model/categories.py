@@ -20,25 +20,25 @@ def level_features(column: str, entry: CategoryEntry, width: int) -> list[str]:
     Parameters
     ----------
     width : int
-        How many there are.
+        The number of features.
     """
     if entry.levels is None:
         return [f"{column}=#{number}" for number in range(1, width + 1)]
-    shown = [_shown(level) for level in entry.levels]
+    shown = [shown_level(level) for level in entry.levels]
     return [f"{column}={name}" for name in [*shown, *[OTHER] * entry.has_other]]
 
 
-def _shown(level: str) -> str:
-    """Return a level as it stands in the name of its feature.
+def shown_level(level: str) -> str:
+    """Return a level as it appears in the name of its feature.
 
-    Quotation marks tell a level called "other" from the feature for all others.
+    Quotation marks distinguish a level called "other" from the feature for all others.
     """
     is_taken = level in (OTHER, MISSING) or level.startswith('"')
     return json.dumps(level, ensure_ascii=False) if is_taken else level or MISSING
 
 
 def width_of(entry: CategoryEntry) -> int:
-    """Return how many features a column has whose levels are released."""
+    """Return how many features a column with released levels has."""
     return len(entry.levels or ()) + entry.has_other
 
 
@@ -97,7 +97,7 @@ def model_expansion(
     Parameters
     ----------
     levels : mapping of str to sequence of str
-        Of the table, by column that is a category.
+        The levels of the table, by column that is a category.
     """
     widths = [width_of(categories[c]) if c in categories else 1 for c in columns]
     places = {

@@ -54,8 +54,8 @@ class CategoryEntry(_Strict, frozen=True):
     Parameters
     ----------
     levels : tuple of str or None
-        Those with a feature each, in order; "" is a blank cell. None if the study does
-        not release names.
+        The levels with a feature each, in order; "" is a blank cell. None if the study
+        does not release names.
     reference : str or None
         The level without a feature; None if the column has none, or is not released.
     has_other : bool
@@ -118,6 +118,8 @@ class ModelFile(_Strict, frozen=True):
         By column; its features stand together among the weights.
     dates : tuple of str
         Columns of dates, which become days since ``date_origin``.
+    similar_levels : {"refuse", "allow"}
+        Whether levels that differ in capitals or blanks alone are different ones.
     """
 
     format_version: Literal[1]
@@ -138,6 +140,7 @@ class ModelFile(_Strict, frozen=True):
     categories: dict[str, CategoryEntry] = {}
     dates: tuple[str, ...] = ()
     date_origin: datetime.date = DATE_ORIGIN
+    similar_levels: Literal["refuse", "allow"] = "refuse"
 
 
 class _Version(msgspec.Struct, frozen=True):

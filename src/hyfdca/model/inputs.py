@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,15 +10,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from hyfdca.arrays import BoolArray, IntArray
-from hyfdca.data.tables import Table, listed
+from hyfdca.data.tables import Table, bare_name, listed
 from hyfdca.errors import counted
 from hyfdca.model.categories import (
+    MISSING,
     columns_of,
     features_of,
     is_unknown,
     model_expansion,
 )
 from hyfdca.model.file import CategoryEntry, ModelError, ModelFile
+
+_MOST = 0.5  # share of the rows of a category
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,26 @@ class Inputs:
                     "there; correct it."
                 )
 
+    def check_levels(self, table: Table) -> None:
+        """Refuse levels that differ from the model's in capitals or blanks alone.
+
+        Raises
+        ------
+        ModelError
+        """
+        if self.file.similar_levels == "allow":
+            return
+        for name in table.levels.keys() & self.categories.keys():
+            entry = self.categories[name]
+            known = {entry.reference or "", *(entry.levels or ())}
+            known_as = {bare_name(level): level for level in known}
+            for level in table.levels[name]:
+                if level not in known and bare_name(level) in known_as:
+                    raise ModelError(
+                        f"{name!r} has the level {level!r}, which the model has as "
+                        f"{known_as[bare_name(level)]!r}; write it alike."
+                    )
+
     def features(self, table: Table) -> sp.csr_array:
         """Return the cells of the model's features, not scaled.
 
@@ -101,8 +124,9 @@ class Inputs:
         """
         self.check_named()
         self.check_kinds(table)
+        self.check_levels(table)
         cells = self._cells(table)
-        self.check_missing(int(np.isnan(cells.data).sum()))
+        self.check_missing(cells, self.columns)
         expansion = model_expansion(self.columns, self.categories, table.levels)
         return expansion.features(cells)
 
@@ -117,16 +141,24 @@ class Inputs:
             raise ModelError(f"The table has no column {listed(missing)}; {add}.")
         return sp.csr_array(table.cells[:, [place[name] for name in self.columns]])
 
-    def check_missing(self, n_missing: int) -> None:
+    def check_missing(self, cells: sp.csr_array, names: Sequence[str]) -> None:
         """Refuse blank cells if the model needs every cell.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The names of the columns.
 
         Raises
         ------
         ModelError
         """
-        if n_missing and self.file.scaling.missing == "refuse":
+        is_missing = np.isnan(cells.data)
+        if is_missing.any() and self.file.scaling.missing == "refuse":
+            n_missing = counted(int(is_missing.sum()), "cell is", "cells are")
+            first = names[cells.indices[is_missing].min()]
             raise ModelError(
-                f"{counted(n_missing, 'cell is', 'cells are')} missing, but the model "
+                f"{n_missing} missing, the first in column {first!r}, but the model "
                 'needs every cell; fill them, or train with missing = "mean".'
             )
 
@@ -145,6 +177,34 @@ class Inputs:
             if counts.any():
                 found[name] = ("", *table.levels[name])[int(counts.argmax())]
         return found
+
+    def blank_note(self, table: Table) -> str:
+        """Return what blank cells of categories count as; empty if there are none."""
+        notes = []
+        for name, codes, _ in self._unknown(table):
+            entry, n_blank = self.categories[name], int(np.sum(codes == 0))
+            if n_blank and "" in (entry.levels or ()):
+                notes.append(
+                    f"{counted(n_blank, 'blank cell')} of {name!r} counted as its "
+                    f"level {MISSING!r}; where nobody held {name!r} in training, rows "
+                    f"count as {entry.reference!r}."
+                )
+        return " ".join(notes)
+
+    def unknown_warning(self, table: Table) -> str:
+        """Return a warning about categories most of whose rows have unknown levels."""
+        found = []
+        for name, codes, is_new in self._unknown(table):
+            entry, share = self.categories[name], float(np.mean(is_new[codes]))
+            if share > _MOST:
+                as_what = "as other" if entry.has_other else f"as {entry.reference!r}"
+                found.append(f"{share:.0%} of the rows for {name!r}, counted {as_what}")
+        if not found:
+            return ""
+        return (
+            f"The model does not know the level of {', '.join(found)}; write levels as "
+            "in training."
+        )
 
     def _unknown(self, table: Table) -> Iterator[tuple[str, IntArray, BoolArray]]:
         """Yield each category's codes, by row, and whether each code is unknown."""

@@ -38,7 +38,7 @@ class Model:
     file : ModelFile
         The whole content of the model file.
     weights : array (n_features, n_outputs)
-        Of the scaled features, in the order of ``features``.
+        The weights of the scaled features, in the order of ``features``.
     intercept : array (n_outputs,)
     scaling : Scaling
         Arrays in the order of ``features``.
@@ -191,7 +191,7 @@ class Model:
         cells : CSR array (n_rows, n_features)
             Not scaled; NaN means missing.
         """
-        self.inputs.check_missing(int(np.isnan(cells.data).sum()))
+        self.inputs.check_missing(cells, self.features)
         if not cells.has_canonical_format:
             cells = cells.copy()
             cells.sum_duplicates()

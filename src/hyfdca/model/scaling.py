@@ -13,7 +13,7 @@ from hyfdca.arrays import FloatArray, IntArray
 Scale = Literal["none", "standard", "maxabs"]
 Missing = Literal["refuse", "mean"]
 
-_NOISE = 2.0**-38  # of a mean: more than sealed sums of 42 bits get wrong
+_NOISE = 2.0**-38  # of a mean: more than the error of sealed sums of 42 bits
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Scaling:
 
 
 def among_levels(numbers: Scaling, places: IntArray, n_features: int) -> Scaling:
-    """Return the scaling of all features: those of levels stay as they are.
+    """Return the scaling of all features: those of levels are unchanged.
 
     Parameters
     ----------
     places : array
-        Those of numbers among the features.
+        The places of columns of numbers among the features.
     """
     offset, filling = np.zeros((2, n_features))
     scale = np.ones(n_features)
@@ -62,7 +62,7 @@ class TargetScaling:
     Parameters
     ----------
     varies : bool
-        If false, all targets are the centre but for rounding, and become 0.
+        If false, all targets equal the centre except for rounding, and become 0.
     """
 
     centre: float = 0.0
@@ -70,20 +70,20 @@ class TargetScaling:
     varies: bool = True
 
     def apply(self, targets: FloatArray) -> FloatArray:
-        """Return targets as a model is trained on them."""
+        """Return targets as used in training."""
         if not self.varies:
             return np.zeros_like(targets)
         return (targets - self.centre) / self.scale
 
 
 def target_scaling(mean: float, mean_square: float, is_centred: bool) -> TargetScaling:
-    """Return the scaling by which targets have deviation 1, and mean 0 if centred.
+    """Return the scaling that gives targets deviation 1, and mean 0 if centred.
 
     Parameters
     ----------
     mean : float
     mean_square : float
-        Of distances to the mean if ``is_centred``, else of the targets themselves.
+        The mean square of distances to the mean if ``is_centred``, else of the targets.
     """
     scale = float(np.sqrt(mean_square))
     if not is_centred:

@@ -1,6 +1,6 @@
 """Charts of a page: data in the page, drawn by one script with plotly.
 
-A chart is the JSON of a plotly figure. It stands in the page as data, not as a program,
+A chart is the JSON of a plotly figure. The page has it as data, not as a program,
 so a page has exactly two scripts, and its policy allows no others.
 """
 
@@ -11,10 +11,10 @@ from functools import cache
 
 from hyfdca.pages.elements import Html, element
 
-# Characters that end a script, or a line in old browsers. JSON has them in texts only.
+# Characters that end a script, or a line in old browsers. JSON has them only in texts.
 _ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
-# Paper is narrower than a screen. Charts are drawn again for it, and details opened.
+# Paper is narrower than a screen: charts are redrawn for it, and details opened.
 DRAW = """
 "use strict";
 (function () {
@@ -25,16 +25,19 @@ DRAW = """
     figure.layout.autosize = true;
     var config = Object.assign({displaylogo: false, responsive: true}, figure.config);
     Plotly.newPlot(chart, figure.data, figure.layout, config);
-    drawn.push({chart: chart, height: figure.layout.height});
+    var least = (figure.layout.meta || {}).least || 0;
+    drawn.push({chart: chart, height: figure.layout.height, least: least});
   });
   var closed = [];
   window.addEventListener("beforeprint", function () {
     closed = Array.from(document.querySelectorAll("details.printed:not([open])"));
     closed.forEach(function (own) { own.open = true; });
     drawn.forEach(function (own) {
-      var size = {width: paper};
+      var shorter = Math.round(0.8 * own.height);
+      var size = {width: paper, height: Math.max(shorter, own.least)};
       if (own.chart.closest(".pair")) {
-        size = {width: paper / 2 - 8, height: Math.min(own.height, low)};
+        var height = Math.min(own.height, Math.max(low, own.least));
+        size = {width: paper / 2 - 8, height: height};
       }
       Plotly.relayout(own.chart, size);
     });
@@ -59,7 +62,7 @@ def chart_html(name: str, figure: str, description: str) -> Html:
     figure : str
         JSON, with ``data``, ``layout`` and perhaps ``config``.
     description : str
-        For readers who do not see it.
+        A description for readers who cannot see it.
     """
     place = element("div", id=name, class_="chart", role="img", aria_label=description)
     data = element(
@@ -69,7 +72,7 @@ def chart_html(name: str, figure: str, description: str) -> Html:
 
 
 def safe_json(text: str) -> Html:
-    """Return JSON as it may stand in a script of a page."""
+    """Return JSON escaped for a script of a page."""
     return Html(text.translate(_ESCAPED))
 
 

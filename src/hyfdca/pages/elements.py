@@ -32,12 +32,12 @@ def element(name: str, *content: str, **attributes: str) -> Html:
 
 
 def folded(title: str, *content: str, is_printed: bool = False) -> Html:
-    """Return content of which a reader sees the title alone until asking for it.
+    """Return content that is folded, so that only its title shows at first.
 
     Parameters
     ----------
     is_printed : bool
-        Whether it is on paper too, where nobody can ask for it.
+        Whether it is printed unfolded.
     """
     printed = {"class_": "printed"} if is_printed else {}
     return element("details", element("summary", title), *content, **printed)

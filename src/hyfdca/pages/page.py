@@ -1,4 +1,4 @@
-"""The skeleton of a page: one file that asks nobody for anything."""
+"""The skeleton of a page: one self-contained file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _NO_SCRIPTS = "Charts need JavaScript. The tables have their numbers."
 def page_html(title: str, *content: str, style: str = "") -> str:
     """Return a whole page with the scripts that draw its charts.
 
-    Its policy lets browsers run these two scripts alone and load nothing, whatever
-    names and texts are in the content.
+    Its policy lets browsers run only these two scripts and load nothing, whatever names
+    and texts the content has.
 
     Parameters
     ----------

@@ -40,8 +40,10 @@ summary { cursor: pointer; color: var(--accent); margin-top: 1rem; }
   h2, h3, .lead, thead, summary { break-after: avoid; }
   p, li { orphans: 3; widows: 3; }
   figure, tr, .lead, dl > div { break-inside: avoid; }
-  /* Small tables are whole; large ones may break between rows. */
-  table:not(:has(tr:nth-child(16))) { break-inside: avoid; }
+  /* Small tables are whole; large ones may break between rows, not at their ends. */
+  tbody tr:nth-child(-n+2) { break-after: avoid; }
+  tbody tr:nth-last-child(-n+2) { break-before: avoid; }
+  table:not(:has(tr:nth-child(11))) { break-inside: avoid; }
   figure { margin: .75rem 0 1rem; }
   thead { display: table-header-group; }
   .wide { overflow: visible; }

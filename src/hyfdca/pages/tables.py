@@ -55,7 +55,7 @@ def _line(texts: Sequence[str]) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a figure with some significant digits; n/a if there is none."""
+    """Return a number with some significant digits; n/a if there is none."""
     if value is None:
         return "n/a"
     return f"{value:.{digits}g}" if value == value else "diverged"  # noqa: PLR0124

@@ -1,7 +1,7 @@
-"""How holders find the requested rows among theirs, and nothing about other rows.
+"""How holders find the requested rows among theirs, and learn nothing about others.
 
 The asker names its rows by pseudonyms under a key that nobody else has, made for this
-one request. A holder has the pseudonyms of its own IDs computed obliviously
+one request. The pseudonyms of a holder's own IDs are computed obliviously
 (``crypto/keys/oblivious.py``), in batches:
 
 | phase     | who         | down                | up                                   |
@@ -54,7 +54,7 @@ from hyfdca.protocol.server_session import Conversation, ServerSession
 
 BATCH = 1 << 15  # points of one message, which take some seconds
 MOST_POINTS = 1 << 20  # of one holder that an asker evaluates
-MOST_ROWS = 1_000_000  # of one holder; the other points are checks
+MOST_ROWS = 1_000_000  # of one holder; its other points are checks
 _FEWEST_CHECKS = 64  # points of no row
 
 _BLINDED = Kind(b"hyfdca blinded ids 1", "these blinded IDs")
@@ -89,11 +89,11 @@ class OneRequest:
     Parameters
     ----------
     rank, asker : int
-        Of this organisation, and of the one that asks.
+        The ranks of this organisation, and of the one that asks.
     nonce : bytes
         The random number of the request.
     key : bytes
-        For hashes of IDs; the server does not have it.
+        The key of hashes of IDs; the server does not have it.
     """
 
     identity: Identity
@@ -128,7 +128,7 @@ class BlindAsker:
     Parameters
     ----------
     ids : sequence of str
-        Of the rows that it asks for.
+        The IDs of the rows that it asks for.
     """
 
     def __init__(self, request: OneRequest, ids: Sequence[str]) -> None:
@@ -165,7 +165,7 @@ class BlindHolder:
     public : bytes
         The public half of the asker's key, which it has signed.
     ids : sequence of str
-        Of all its rows, at most ``MOST_ROWS``.
+        The IDs of all its rows, at most ``MOST_ROWS``.
     found : callable
         Takes the pseudonyms of the rows, (n, 2), at the end.
     """
@@ -236,7 +236,7 @@ class BlindHolder:
         return self._request.name(self._request.asker)
 
     def _check_key(self, points: Iterable[bytes]) -> None:
-        """Check that the points of no row are what the asker's key makes of them."""
+        """Check that the asker's key was applied to the points of no row."""
         known = [check.times([self._public])[0] for check in self._checks]
         if list(points) != known:
             raise InvalidPointError("they are not under the key that it has signed")
@@ -265,7 +265,7 @@ def _power_above(number: int) -> int:
 
 
 def _shuffled(n_slots: int) -> IntArray:
-    """Return numbers in an order that nobody can guess.
+    """Return numbers in an unpredictable order.
 
     Otherwise an asker that evaluates points differently could find out where in a
     table a row is.
@@ -276,7 +276,7 @@ def _shuffled(n_slots: int) -> IntArray:
 
 
 def _check_number(points: memoryview, number: int, sender: str) -> None:
-    """Refuse a batch that is too large, or one too many."""
+    """Refuse a batch that is too large, or one batch too many."""
     if len(points) > BATCH * POINT_BYTES or (number + 1) * BATCH > MOST_POINTS:
         raise RemoteProtocolError(
             f"Organisation {sender!r} has more than {BATCH:,} IDs compared at once, or "

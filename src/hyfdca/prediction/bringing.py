@@ -1,4 +1,4 @@
-"""What an organisation provides for predictions, and to whom it provides nothing."""
+"""What an organisation provides for predictions, and to whom."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Bringing:
         Rows that it asks for or holds features of; its columns are those of the model's
         columns that it has.
     digest : bytes
-        Of the model.
+        The digest of the model.
     """
 
     table: Table

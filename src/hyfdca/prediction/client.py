@@ -13,7 +13,7 @@ study, and *prediction*:
 | consider  | everybody else  | the same            | consent, or why not            |
 | refused   | the asker       | why it gets nothing | -                              |
 
-Between the last two come, in the same stage, the phases by which holders find the rows
+Between the last two come, in the same stage, the phases in which holders find the rows
 (``prediction/blinded_rows.py``), the alignment (``stages/alignment``) and the sums
 (``prediction/sums.py``).
 
@@ -21,7 +21,7 @@ Theory of operation. A holder trusts the asker's signature and its own files, no
 server. It checks permission, limit and model, and logs the prediction, before it
 contributes anything. It then continues only with those of its rows whose pseudonyms the
 asker signed. Pseudonyms use keys of this one prediction, so the server can link them
-neither to training nor to other predictions. If the study says ``prediction_ids =
+neither to training nor to other predictions. If the study sets ``prediction_ids =
 "keyed"``, all clients have these keys, and a holder can try IDs that it does not hold.
 """
 
@@ -135,7 +135,7 @@ class PredictionClient:
 
     def _predict(self, phase: str, payload: bytes | bytearray) -> bytearray:
         try:
-            with one_thread():
+            with self._member.openings.counted(), one_thread():
                 return self._session.handle(phase, payload)
         except StoreError as error:
             self._tell(str(error))  # it names a folder, so it stays here
@@ -152,7 +152,7 @@ class PredictionClient:
     def _ask(self, _: Message) -> p.Asked | p.Declined:
         """Sign the request, and count it in this organisation's own log too.
 
-        Its own terms may have come to rule it out, such as by an earlier attempt.
+        Its own terms may rule it out by now, for example after an earlier attempt.
         """
         bringing, table = self._bringing, self._bringing.table
         if not bringing.asks or self._has_asked:
@@ -179,9 +179,9 @@ class PredictionClient:
         return request
 
     def _named(self, nonce: bytes) -> tuple[TokenArray, bytes, Handlers]:
-        """Return pseudonyms of all rows, and what helps others to find their own.
+        """Return pseudonyms of all rows, and what others need to find theirs.
 
-        That is the public half of the key of the pseudonyms, and further phases.
+        They need the public half of the pseudonyms' key, and further phases.
         """
         ids = self._bringing.table.ids
         if self._bringing.terms.ids == "keyed":

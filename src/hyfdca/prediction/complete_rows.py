@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os.path import realpath
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray
-from hyfdca.data.labels import as_classes, encode_numbers, r_squared
+from hyfdca.data.csv_form import CsvForm
 from hyfdca.data.readers import has_named_columns, read_table
 from hyfdca.data.tables import (
     Columns,
@@ -26,11 +25,18 @@ from hyfdca.data.tables import (
     TableError,
     normalised,
 )
-from hyfdca.errors import StudyError, counted
+from hyfdca.errors import StudyError
+from hyfdca.model.distance import distance_note
 from hyfdca.model.model import Model, ModelError, read_model
+from hyfdca.prediction.label_scores import PredictionScore, score_of
 from hyfdca.study.outcome import check_folder, write_files
 
 _ENDINGS = (".csv", ".parquet")
+_BY_OPTION = {  # what an option does that in training is a key of the study file
+    "delimiter": ", or say how it is written with --delimiter, --decimal or --encoding",
+    "encoding": ", or name its own with --encoding",
+    "id_column": ", or name another column with --id-column",
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class PredictionFiles:
     ----------
     id_column, label_column : str or None
         By default those of the model's study.
+    csv : CsvForm
+        How the data are written, if they are a CSV file.
     """
 
     model: Path
@@ -48,30 +56,7 @@ class PredictionFiles:
     out: Path
     id_column: str | None = None
     label_column: str | None = None
-
-
-@dataclass(frozen=True)
-class PredictionScore:
-    """The quality of predictions, over the rows that have a label.
-
-    Parameters
-    ----------
-    accuracy : float or None
-        Share of rows classified correctly; None for regression.
-    r2 : float or None
-        1 minus the squared error relative to that of the labels' mean; None for classes
-        and if all labels are equal.
-    absolute_error : float or None
-        Mean absolute error; None for classes.
-    n_unknown : int
-        Rows whose label is not one of the model's classes; they count as wrong.
-    """
-
-    n_labelled: int
-    accuracy: float | None = None
-    r2: float | None = None
-    absolute_error: float | None = None
-    n_unknown: int = 0
+    csv: CsvForm = field(default_factory=CsvForm)
 
 
 @dataclass(frozen=True)
@@ -85,11 +70,13 @@ class Predictions:
     labels : tuple of str or None
         "" for rows without a label.
     note : str
-        What users should know of them; may be empty.
+        What users should know about them; may be empty.
     n_unknown : int
         Rows with a level that the model does not name.
     unknown_levels : dict of str to str
         The most frequent such level, by column.
+    warning : str
+        That most rows of a category have unknown levels; may be empty.
     """
 
     model: Model
@@ -99,6 +86,7 @@ class Predictions:
     note: str = ""
     n_unknown: int = 0
     unknown_levels: dict[str, str] = field(repr=False, default_factory=dict)
+    warning: str = ""
 
     @cached_property
     def predicted(self) -> NDArray[Any]:
@@ -120,24 +108,7 @@ class Predictions:
         StudyError
             If the model predicts numbers and a label is not a number.
         """
-        labels = np.array(self.labels or (), dtype=object)
-        has_label = labels != ""
-        if not has_label.any():
-            return None
-        labels, predicted = labels[has_label], self.predicted[has_label]
-        if self.model.task == "regression":
-            return _number_score(labels.tolist(), predicted)
-        return self._class_score(labels, predicted)
-
-    def _class_score(
-        self, labels: NDArray[Any], predicted: NDArray[Any]
-    ) -> PredictionScore:
-        classes, positive = self.model.classes, self.model.file.positive_label
-        labels = as_classes(labels.tolist(), classes, positive)
-        known = set(classes)
-        n_unknown = sum(label not in known for label in labels)
-        accuracy = float(np.mean(labels == predicted))
-        return PredictionScore(len(labels), accuracy=accuracy, n_unknown=n_unknown)
+        return score_of(self.model, self.labels or (), self.predicted)
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of the file: id, margins, prediction, probabilities.
@@ -162,7 +133,7 @@ def predict_file(files: PredictionFiles) -> Predictions:
     Raises
     ------
     StudyError
-        Nothing has been written then.
+        Nothing has been written in that case.
     """
     check_out(files.out, files.model, files.data)
     try:
@@ -176,6 +147,8 @@ def predict_file(files: PredictionFiles) -> Predictions:
     except ModelError as error:
         raise StudyError(f"In {files.data.name} {error}") from None
     predictions = predictions_for(model, table, margins)
+    notes = (predictions.note, model.inputs.blank_note(table))
+    predictions = replace(predictions, note=" ".join(filter(None, notes)))
     write_predictions(predictions, files.out)
     return predictions
 
@@ -191,25 +164,17 @@ def predictions_for(model: Model, table: Table, margins: FloatArray) -> Predicti
             "the model was trained with them."
         )
     inputs = model.inputs
-    n_unknown, levels = inputs.n_unknown(table), inputs.unknown_levels(table)
-    return Predictions(model, table.ids, margins, table.labels, note, n_unknown, levels)
-
-
-def check_labels(model: Model, table: Table, remedy: str) -> None:
-    """Refuse labels that predictions of a table's rows cannot be compared with.
-
-    Parameters
-    ----------
-    remedy : str
-        What to do instead of correcting them.
-
-    Raises
-    ------
-    StudyError
-    """
-    labels = [label for label in table.labels or () if label]
-    if model.task == "regression" and labels:
-        _refuse_words(encode_numbers(labels)[1], remedy)
+    distance = distance_note(model, table.features, table.cells)
+    return Predictions(
+        model,
+        table.ids,
+        margins,
+        table.labels,
+        " ".join(filter(None, (note, distance))),
+        inputs.n_unknown(table),
+        inputs.unknown_levels(table),
+        inputs.unknown_warning(table),
+    )
 
 
 def write_predictions(predictions: Predictions, out: Path) -> None:
@@ -259,13 +224,15 @@ def _read(files: PredictionFiles, model: Model) -> Table:
         offset=_name(model.file.offset_column),
         categorical=tuple(model.inputs.categories),
         date_origin=model.file.date_origin,
+        csv=files.csv,
     )
     try:
         return _with_label(files, read_table(files.data, columns))
     except MissingColumnsError as error:
         raise StudyError(_missing_columns(error, columns)) from None
     except TableError as error:
-        raise StudyError(f"Cannot predict: {error}.") from None
+        advice = _BY_OPTION.get(error.key, "")
+        raise StudyError(f"Cannot predict: {error.plain}{advice}.") from None
 
 
 def _name(column: str | None) -> str | None:
@@ -290,24 +257,7 @@ def _missing_columns(error: MissingColumnsError, columns: Columns) -> str:
         advice = "name the ID column with --id-column"
     elif error.columns == (columns.label,):
         advice = "correct --label-column, or omit it"
-    return f"Cannot predict: {error.what}, which the model needs; {advice}."
-
-
-def _number_score(labels: list[str], predicted: FloatArray) -> PredictionScore:
-    values, n_bad = encode_numbers(labels)
-    _refuse_words(n_bad, "name another column with --label-column")
-    with np.errstate(over="ignore", invalid="ignore"):  # for huge labels
-        absolute_error = float(np.mean(np.abs(values[:, 0] - predicted)))
-    r2 = r_squared(values[:, 0], predicted)
-    return PredictionScore(len(labels), r2=r2, absolute_error=absolute_error)
-
-
-def _refuse_words(n_bad: int, remedy: str) -> None:
-    if n_bad:
-        raise StudyError(
-            f"{counted(n_bad, 'row has', 'rows have')} a label that is not a number, "
-            f"but the model predicts numbers; correct them, or {remedy}."
-        )
+    return f"Cannot predict: {error.what}, which the model needs{error.hint}; {advice}."
 
 
 def _encoded(predictions: Predictions, out: Path) -> bytes:

@@ -44,7 +44,7 @@ class Asked(Message, tag="asked", frozen=True):
     model: Annotated[Hash, Seen("model digest")]
     nonce: Annotated[
         Nonce, Seen("prediction request")
-    ]  # from which the keys of this prediction's pseudonyms are derived
+    ]  # the keys of this prediction's pseudonyms are derived from it
     n_outputs: Annotated[Count, Seen("numbers")]
     pseudonyms: Annotated[
         memoryview, Seen("asked pseudonyms")
@@ -137,7 +137,7 @@ _ANSWERED = (
     *("arrange", "part bound", "parts", "scores"),
 )
 
-# The requested rows are known here; without blinding they are so after ``consider``.
+# The requested rows are known now; without blinding, already after ``consider``.
 _FOUND = ("request", "evaluate", "consider", "recognise")
 
 PHASES: Phases = {

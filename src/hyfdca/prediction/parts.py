@@ -1,4 +1,4 @@
-"""What all scores have in common, and what stands for a cell that nobody has."""
+"""The common part of all scores, and the substitutes for cells that nobody has."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class PredictionTerms:
     ids : {"blinded", "keyed"}
         How holders find the rows that are asked for.
     accepted : frozenset of str, optional
-        Whom this organisation's own policy accepts; by default everybody.
+        The askers that this organisation's own policy accepts; by default all.
     """
 
     askers: frozenset[str]

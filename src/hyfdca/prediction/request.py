@@ -77,7 +77,7 @@ def _request_fields(
 
 
 def statement(roster: Roster, signer: int, kind: Kind, *said: bytes) -> bytes:
-    """Return the bytes that are signed: what kind of statement, where, who, what."""
+    """Return the bytes to sign: kind of statement, context, signer and content."""
     return pack_fields(
         kind.tag,
         roster.study_hash,
@@ -122,5 +122,5 @@ def entry_of(roster: Roster, rank: int) -> RosterEntry:
 
 
 def digest(content: memoryview) -> bytes:
-    """Return what stands for long contents in a statement."""
+    """Return a short substitute for long contents in a statement."""
     return hashlib.sha256(content).digest()

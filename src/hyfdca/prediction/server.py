@@ -89,12 +89,12 @@ class PredictionServer:
     def _others(self, asker: int) -> list[int]:
         return [client for client in self._everyone if client != asker]
 
-    def run(self, told: Callable[[Answered], None] = lambda _: None) -> list[Answered]:
-        """Have everybody compare keys, then serve all askers; return the outcomes.
+    def run(self, tell: Callable[[Answered], None] = lambda _: None) -> list[Answered]:
+        """Let everybody compare keys, then serve all askers; return the outcomes.
 
         Parameters
         ----------
-        told : callable
+        tell : callable
             Receives each outcome at once: a later request may fail.
 
         Raises
@@ -108,7 +108,7 @@ class PredictionServer:
         answers = []
         for asker, n_rows in asked.items():
             answers.append(self._run(STAGE, self._answer(asker, n_rows, adders)))
-            told(answers[-1])
+            tell(answers[-1])
         return answers
 
     def _run(self, stage: str, conversation: Conversation[T]) -> T:

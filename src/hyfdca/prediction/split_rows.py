@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.data.readers import read_table
-from hyfdca.data.tables import Columns, Table, TableError, normalised
+from hyfdca.data.tables import Table, TableError, normalised
 from hyfdca.errors import StudyError, counted
 from hyfdca.model.file import as_bytes
 from hyfdca.model.model import Model, ModelError, read_model
@@ -33,11 +33,11 @@ from hyfdca.runtime.store import Store, StoreError
 from hyfdca.study.client.client import StudyClient
 from hyfdca.study.file import Client, StudyFile
 from hyfdca.study.plan import Plan, alignment_settings
-from hyfdca.study.roles import roles_of
+from hyfdca.study.tables import common_columns
 
 
 def model_digest(model: Model) -> bytes:
-    """Return the digest by which organisations compare their models."""
+    """Return the digest with which organisations compare their models."""
     return hashlib.sha256(b"hyfdca model 1\n" + as_bytes(model.file)).digest()
 
 
@@ -74,22 +74,23 @@ def table_to_predict(
     """
     own = None if client.features is None else set(map(normalised, client.features))
     features = tuple(f for f in model.inputs.columns if own is None or f in own)
-    roles = roles_of(file.study, client)
-    columns = Columns(
-        id=roles.id,
-        label=roles.label,
+    columns = replace(
+        common_columns(file.study, client),
         features=features,
         features_needed=False,
+        ignored_if_present=tuple(map(normalised, (*client.ignore, *file.study.ignore))),
         label_needed=False,
-        offset=roles.offset,
         categorical=tuple(model.inputs.categories),
         date_origin=model.file.date_origin,
     )
     try:
         table = read_table(path, columns)
         model.inputs.check_kinds(table)
+        model.inputs.check_levels(table)
     except (TableError, ModelError) as error:
-        reason = str(error).rstrip(".")
+        # All parties have the same study file, which nobody changes any more.
+        reason = error.plain if isinstance(error, TableError) else str(error)
+        reason = reason.rstrip(".")
         raise StudyError(f"Organisation {client.name!r}: {reason}.") from None
     is_final = file.study.blank_cells == "refuse"
     if is_final and table.n_missing and model.file.scaling.missing == "refuse":

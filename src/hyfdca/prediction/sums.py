@@ -29,8 +29,9 @@ from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers
 from hyfdca.federation.blame import sums_of
 from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.sealing.client_sealing import UNOPENED, Sealing
-from hyfdca.federation.sums import CachedSum, layout_for
+from hyfdca.federation.sealing.client_sealing import Sealing
+from hyfdca.federation.sealing.unopened import UnopenedError
+from hyfdca.federation.sums import CachedSum, whole_layout
 from hyfdca.holdings.axis import owner_groups
 from hyfdca.holdings.layout import Layout
 from hyfdca.prediction import messages as p
@@ -97,7 +98,7 @@ class ScoringServer:
 
     def _sum(self, width: int) -> CachedSum:
         axis = self._layout.samples
-        return CachedSum(layout_for(axis, self._groups, width, self._adder))
+        return CachedSum(whole_layout(axis, self._groups, width, self._adder))
 
     def _arrangements(self, client: int) -> Arrangements:
         groups = pack_indices(self._groups[self._layout.samples.items[client]])
@@ -184,7 +185,7 @@ class ScoringClient:
         counts = opened[:, 0]
         n_cells = np.rint(counts).astype(np.int64)
         if np.any(n_cells != counts):
-            raise RemoteProtocolError(f"{UNOPENED}: a number of cells is not whole")
+            raise UnopenedError
         self._take(ScoreSums(margins, n_cells))
 
 

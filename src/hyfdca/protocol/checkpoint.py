@@ -1,13 +1,13 @@
-"""Checkpoints: typed states as bytes, and back, exact to the bit.
+"""Checkpoints: typed states as bytes and back, exact to the bit.
 
 An object with a state returns it from ``state()`` as a frozen dataclass and takes one
-in ``restore()``. The fields of such a dataclass say what a state has in it: plain
-values, arrays, messages, states of parts. What only settings and set-up determine is
-not part of a state: restore into an object made of the same settings and set up alike.
+in ``restore()``. The fields of such a dataclass define the content of a state: plain
+values, arrays, messages, states of parts. Whatever follows from settings and set-up is
+not part of a state: restore into an object with the same settings and set-up.
 
 The bytes begin with the version of hyfdca that wrote them; another version refuses
-them. Arrays keep their dtype, shape and order in memory, and two fields with one and
-the same array have one array again afterwards.
+them. Arrays keep their dtype, shape and order in memory, and two fields that share an
+array share it again afterwards.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Checkpointed(Protocol[State]):
         ...
 
     def restore(self, state: State) -> None:
-        """Take a state of an object made of the same settings and set up alike."""
+        """Take a state of an object with the same settings and set-up."""
         ...
 
 
@@ -61,13 +61,13 @@ def save(thing: Checkpointed[Any]) -> bytes:
 
 
 def load(thing: Checkpointed[Any], content: bytes | bytearray | memoryview) -> None:
-    """Restore an object made of the same settings and set up alike.
+    """Restore an object with the same settings and set-up.
 
     Raises
     ------
     CheckpointError
         If the bytes are damaged, of another version, or a state of another object.
-        Nothing has changed then.
+        Nothing has changed in that case.
     """
     kind = typing.get_type_hints(type(thing).state)["return"]
     thing.restore(decode(kind, content))
@@ -93,7 +93,7 @@ def decode(kind: type[S], content: bytes | bytearray | memoryview) -> S:
         classes = _classes_of(typing.cast(Hashable, kind))
         state = _Reader(classes).value(msgspec.msgpack.decode(body))
     except Exception as error:  # numpy alone raises half a dozen kinds
-        raise CheckpointError(f"The checkpoint does not read: {error}.") from error
+        raise CheckpointError(f"The checkpoint cannot be read: {error}.") from error
     if not isinstance(state, kind):
         raise CheckpointError(
             f"The checkpoint is a {type(state).__name__}, not a {kind.__name__}."
@@ -121,7 +121,7 @@ def _digest(body: bytes) -> bytes:
     return xxhash.xxh3_128_digest(body)
 
 
-# Values that have no word of their own in msgpack, taken apart and put together
+# Values that msgpack does not support, taken apart and put together
 
 
 def _pairs(items: dict[Any, Any]) -> Iterable[Any]:
@@ -183,7 +183,7 @@ class _Writer:
 
     def __init__(self) -> None:
         self._seen: dict[int, int] = {}
-        self._arrays: list[AnyArray] = []  # all seen, so that no other gets their id
+        self._arrays: list[AnyArray] = []  # seen ones, so that no id is reused
 
     def node(self, value: Any) -> Any:
         kind = type(value)
@@ -208,7 +208,7 @@ class _Writer:
         return ["array", *self._content(array)]
 
     def _content(self, array: AnyArray) -> list[Any]:
-        """Return dtype, shape, order of the axes in memory, and what is in it.
+        """Return dtype, shape, order of the axes in memory, and content.
 
         Sums and products of reals depend on the order in memory, in their last bits.
         """
@@ -223,16 +223,16 @@ class _Writer:
 
 
 def _is_repeated(array: AnyArray) -> bool:
-    """Whether one row in memory stands for all, which then cannot be changed."""
+    """Whether one row in memory represents all rows, so that it cannot be changed."""
     if array.ndim == 0 or array.flags.writeable or len(array) < 2:
         return False
     return array.strides[0] == 0
 
 
 class _Reader:
-    """Reads what a writer wrote; raises some exception if it is anything else.
+    """Reads what a writer wrote; raises some exception on anything else.
 
-    Nothing is made larger than the bytes that are there.
+    Nothing is made larger than the bytes available.
     """
 
     def __init__(self, classes: dict[str, type]) -> None:
@@ -258,7 +258,7 @@ class _Reader:
         hints = _hints(kind)
         for name, member in zip(_fields(kind), members, strict=True):
             if not _fits(member, hints[name]):
-                raise ValueError(f"{name} of {kind.__name__} has another type")
+                raise ValueError(f"{name} of {kind.__name__} has the wrong type")
         return kind(*members)
 
     def _array(self, name: str, parts: list[Any]) -> AnyArray:
@@ -286,7 +286,7 @@ class _Reader:
         else:
             raise ValueError(f"no checkpoint has an array of {dtype} in it")
         if min(shape, default=0) < 0 or math.prod(shape) != len(flat):
-            raise ValueError(f"{len(flat)} numbers are no array of shape {shape}")
+            raise ValueError(f"{len(flat)} numbers do not fill the shape {shape}")
         in_memory = flat.reshape([shape[axis] for axis in axes])
         return in_memory.transpose(np.argsort(axes))
 
@@ -294,7 +294,7 @@ class _Reader:
 _NOTHING = np.empty(0)
 
 
-# Types: which classes a state may have in it, and whether a value has its type
+# Types: the classes that a state may contain, and whether a value has its type
 
 
 @lru_cache

@@ -64,7 +64,7 @@ def unframe(payload: bytes | bytearray, token: bytes) -> tuple[int, memoryview]:
 
 
 def _digest(payload: bytes | bytearray) -> bytes:
-    """Return what detects accidents; the channel keeps enemies out."""
+    """Return a digest that detects accidents; the channel keeps attackers out."""
     view = memoryview(payload)
     digest = xxhash.xxh3_128(view[: _HEADER.size])
     digest.update(view[_START:])
@@ -116,7 +116,7 @@ class ClientSession:
     listener : callable, optional
         Hears every request that is in order, before it is answered.
     profile : {"open", "sealed"}, optional
-        Of the client's own study file; None for stages that are the same in both.
+        The profile of the client's own study file; None for stages without one.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class ClientSession:
         Raises
         ------
         RemoteProtocolError
-            If the request cannot be answered now. Nothing has changed then.
+            If the request cannot be answered now. In that case, nothing has changed.
         """
         number, body = unframe(payload, self._token)
         is_retry = number == self.last_number and phase == self.last_phase
@@ -171,12 +171,10 @@ class ClientSession:
         try:
             reply = self.handlers[phase](request) or Message()
         except StudyError:
-            raise  # about the client's own files, which are not the server's fault
+            raise  # about the client's own files, so not the server's fault
         except (ValueError, ArithmeticError) as error:
             # Numbers that cannot be computed with are the server's fault.
-            raise RemoteProtocolError(
-                f"phase {phase!r} cannot go on: {error}"
-            ) from error
+            raise RemoteProtocolError(f"phase {phase!r} failed: {error}") from error
         self._last_reply = frame(self._token, number, reply)
         self.last_number, self.last_phase = number, phase
         self._last_request = request if rule.phase.is_single else None
@@ -190,7 +188,7 @@ class ClientSession:
         return RemoteProtocolError(f"phase {phase!r} is out of order: came {before}")
 
     def _check_asked(self, phase: str, rule: Rule, request: Message) -> None:
-        """Refuse what no server of this profile asks, whatever the order says."""
+        """Refuse what no server of this profile asks, even if the order allows it."""
         foreign = "it" if rule.is_foreign else ""
         for name in () if foreign else rule.foreign_fields:
             if getattr(request, name) is not None:
@@ -207,5 +205,5 @@ class ClientSession:
         if not differ_in_grids_only(last, request):
             raise RemoteProtocolError(
                 f"phase {phase!r} was answered in this round; it is answered again "
-                "with other grids alone"
+                "only with other grids"
             )

@@ -1,4 +1,4 @@
-"""Arrays as little-endian bytes, and what is wrong with bytes that are not.
+"""Arrays as little-endian bytes, and checks of such bytes.
 
 What comes off the wire is hostile until it has passed through here: a wrong type, a
 wrong size, an index outside the table raises ``RemoteProtocolError``.
@@ -19,7 +19,7 @@ _NUMBER = np.dtype("<i8")
 
 
 class ProtocolError(Exception):
-    """Something was said that the protocol does not allow."""
+    """A violation of the protocol."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -35,7 +35,7 @@ class RefusedError(RemoteProtocolError):
 
 
 class DamagedError(RemoteProtocolError):
-    """A message did not arrive as it was sent."""
+    """A message was changed on its way."""
 
 
 @overload
@@ -47,7 +47,7 @@ def pack_indices(indices: NDArray[Any] | None) -> memoryview | None: ...
 
 
 def pack_indices(indices: NDArray[Any] | None) -> memoryview | None:
-    """Return positions or counts as bytes; none stays none."""
+    """Return positions or counts as bytes; None stays None."""
     return None if indices is None else memoryview(indices.astype(_INDEX).tobytes())
 
 
@@ -104,7 +104,7 @@ def pack_tokens(tokens: NDArray[np.uint64]) -> memoryview:
 
 
 def unpack_tokens(payload: memoryview, size: int | None = None) -> NDArray[np.uint64]:
-    """Return tokens, ``size`` of them if that is known."""
+    """Return tokens, ``size`` of them if given."""
     tokens = _array(payload, _TOKEN)
     return tokens if size is None else _sized(tokens, size)
 
@@ -140,7 +140,7 @@ def unpack_choice(payload: memoryview, size: int) -> NDArray[np.int64]:
 
 def _array(payload: memoryview, dtype: np.dtype[Any]) -> NDArray[Any]:
     if len(payload) % dtype.itemsize:
-        raise RemoteProtocolError(f"{len(payload)} bytes are no whole number of items")
+        raise RemoteProtocolError(f"{len(payload)} bytes do not divide into items")
     return np.frombuffer(payload, dtype=dtype)
 
 

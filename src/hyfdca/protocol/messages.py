@@ -1,4 +1,4 @@
-"""Messages that every stage and algorithm uses; others stand beside what sends them.
+"""Messages that all stages and algorithms share; others are next to their senders.
 
 Vectors travel as bytes in the form of the study's scheme. Which numbers they are
 (samples, features, totals) follows from the message and the receiver's own table, so
@@ -21,7 +21,7 @@ Profile = Literal["open", "sealed"]  # whether the server sees weights while tra
 class Seen:
     """Annotates a field of a message with the value that it carries.
 
-    Who may see which value is the trust model (``audit/values.py``). The audit reads
+    The trust model (``audit/values.py``) says who may see which value. The audit reads
     the annotations, and fails on a field without one.
     """
 
@@ -32,19 +32,19 @@ class Seen:
 class OnlyIn:
     """Annotates a field that is None in the other profile.
 
-    A client of that profile refuses a request in which it is not.
+    A client of that profile refuses a request in which it is not None.
     """
 
     profile: Profile
 
 
-# The value depends on the phase: it is what ``Phase.seen`` says.
+# The value depends on the phase: see ``Phase.seen``.
 BY_PHASE = Seen("by phase")
 
-# Exponents beyond these stand for no real data and would overflow a float.
+# No real data have exponents beyond these, which would overflow a float.
 NonNegative = Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]  # and no NaN
 Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
-Bound = Annotated[float, msgspec.Meta(ge=0.0, le=1e150)]  # of which squares are taken
+Bound = Annotated[float, msgspec.Meta(ge=0.0, le=1e150)]  # that are squared
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Step = Annotated[float, msgspec.Meta(ge=0.0, le=2.0)]
@@ -117,17 +117,17 @@ Sums = list[Sealed]  # a sum over holders: one sealed vector per grid, usually o
 
 
 class GridSpec(Message, frozen=True):
-    """The grid on which the answer is wanted."""
+    """The grid for the answer."""
 
     fraction_bits: FractionBits
     limit_bits: Annotated[int, msgspec.Meta(ge=1, le=62), Seen("grids")]
 
 
 class TotalsSpec(GridSpec, frozen=True):
-    """The grid on which totals are wanted, and the rank of the client to open them.
+    """The grid for totals, and the rank of the client that opens them.
 
-    The witness vouches for what the opener will report. The seed says how; everybody
-    but the opener is sent it (``federation/sealing/vouching.py``).
+    The witness vouches for what the opener will report. The seed says how; it is sent
+    to everybody but the opener (``federation/sealing/vouching.py``).
     """
 
     opener: Annotated[Rank, Seen("numbers")]
@@ -145,7 +145,7 @@ Counter = Annotated[Number, Seen("numbers")]
 Margins = Annotated[Sums, Seen("margins")]
 Weights = Annotated[Sums, Seen("weights")]
 Duals = Annotated[Sums, Seen("duals")]
-# Of a point, by output; none where the intercept is not free
+# Of a point, by output; None where the intercept is not free
 Intercepts = Annotated[
     tuple[Finite, ...], msgspec.Meta(max_length=4096), Seen("intercepts")
 ]

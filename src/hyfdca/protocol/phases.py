@@ -12,7 +12,7 @@ and fields of the other profile (``Phase.profile``, ``OnlyIn``), the same phase 
 with other content (``Phase.is_single``), and a phase more often than a round has it
 (``Phase.most``). A client decides by its own study file.
 
-The audit reads the same tables: a phase that stands in none of them does not exist.
+The audit reads the same tables: a phase that is in none of them does not exist.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ class Phase:
         The value that the reply carries in fields whose meaning depends on the phase;
         see ``Seen``.
     is_extra : bool
-        Counted apart from a round's own round trips, as line searches are.
+        Whether it is counted separately from a round's own round trips, like a search.
     profile : {"open", "sealed"}, optional
         The only profile that has the phase.
     sealed_after : tuple of str, optional
-        In the sealed profile, instead of ``after``.
+        Replaces ``after`` in the sealed profile.
     is_single : bool
-        Where it follows itself, only the grids may differ: it is asked again because
-        some client's values did not fit. Otherwise a server could have one round
-        answered at several points.
+        Whether only the grids may differ where it follows itself: it is repeated
+        because some client's values did not fit. Otherwise a server could get answers
+        at several points of one round.
     counts_as : str
         Another phase: what may follow that one may also follow this one.
     most : int or None
         How often a client answers it in one round; None for any number of times. The
         same request with other grids counts once.
     most_at_start : int, optional
-        How often before the first round, instead of ``most``.
+        Replaces ``most`` before the first round.
     again : tuple of str
         Fields that may change together with the grids, such as which rows are sent.
     """
@@ -92,7 +92,7 @@ Phases = Mapping[str, Phase]
 
 @dataclass(frozen=True)
 class Rule:
-    """What a session checks of a phase; made once for the whole stage.
+    """What a session checks about a phase; made once for the whole stage.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Rule:
     is_foreign : bool
         Whether the profile does not have the phase.
     foreign_fields : tuple of str
-        Those that the profile does not have.
+        The fields that the profile does not have.
     """
 
     phase: Phase
@@ -111,7 +111,7 @@ class Rule:
 
 
 def rules_of(phases: Phases, profile: Profile | None = None) -> dict[str, Rule]:
-    """Return what is checked of each phase of a table, for a client of a profile.
+    """Return the checks of each phase of a table, for a client of a profile.
 
     Without a profile a phase and its fields may be of either.
     """
@@ -151,7 +151,7 @@ def profiles_of(kind: type[Message]) -> dict[str, Profile]:
 def differ_in_grids_only(
     first: Message, again: Message, others: tuple[str, ...] = ()
 ) -> bool:
-    """Return whether two requests of a phase have the same content but for grids.
+    """Return whether two requests of a phase have the same content except for grids.
 
     ``others`` are fields that may differ too.
     """

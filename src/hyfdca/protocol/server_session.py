@@ -63,12 +63,12 @@ Conversation = Generator[Ask, Replies, T]
 
 
 class ClientsFailedError(Exception):
-    """Clients that a phase needs did not answer, or not as they must.
+    """Clients that a phase needs did not answer, or answered wrongly.
 
     Parameters
     ----------
     reasons : mapping of int to str
-        Why, by client; each is half a sentence.
+        The reasons by client; each is the end of a sentence.
     """
 
     def __init__(self, phase: str, reasons: Mapping[int, str]) -> None:
@@ -78,16 +78,16 @@ class ClientsFailedError(Exception):
 
 
 class BadReplyError(RemoteProtocolError):
-    """A client's reply is invalid, or replies contradict each other; it says whose.
+    """A client's reply is invalid, or replies contradict each other; names the senders.
 
     Parameters
     ----------
     phase : str
-        Empty where it is not known; the driver then fills it in.
+        Empty if unknown; the driver then fills it in.
     clients : int or iterable of int
-        Several if nobody can tell which of them is wrong.
+        Several if it is unknown which of them is wrong.
     is_final : bool
-        Asking again does not help: the study ends.
+        Whether asking again does not help, so that the study ends.
     """
 
     def __init__(
@@ -114,15 +114,15 @@ class BadReplyError(RemoteProtocolError):
         )
 
 
-# What goes wrong while a server reads a reply whose content is hostile
+# Errors that can occur while a server reads a reply with hostile content
 INVALID = (RemoteProtocolError, ValueError, ArithmeticError)
 
 
 def blaming(error: Exception, *clients: int) -> BadReplyError:
-    """Return the error that blames these clients for what was found in their replies.
+    """Return the error that blames these clients for the content of their replies.
 
-    Everything that a server reads of a reply after decoding it may raise ``INVALID``:
-    an error without a sender would end a study, and nobody would know why.
+    Whatever a server reads from a decoded reply may raise ``INVALID``: an error without
+    a sender would end a study, and nobody would know why.
     """
     if isinstance(error, BadReplyError):
         return BadReplyError(error.phase, clients, error.reason)
@@ -131,14 +131,14 @@ def blaming(error: Exception, *clients: int) -> BadReplyError:
 
 @contextmanager
 def reply_of(*clients: int) -> Iterator[None]:
-    """Blame these clients for what goes wrong while their replies are read here."""
+    """Blame these clients for errors while their replies are read here."""
     try:
         yield
     except INVALID as error:
         raise blaming(error, *clients) from None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SessionState:
     """The number of the last request, and each client's last phase."""
 
@@ -156,7 +156,7 @@ class ServerSession:
     Parameters
     ----------
     phases : Phases
-        Of the stage that comes first; ``enter`` changes to another one.
+        The phases of the first stage; ``enter`` changes to another one.
     after : int
         Requests are numbered from the next number on.
     """
@@ -168,13 +168,13 @@ class ServerSession:
         self.enter(phases or {})
 
     def enter(self, phases: Phases) -> None:
-        """Begin a stage, which has phases of its own."""
+        """Begin a stage, which has its own phases."""
         self._rules = rules_of(phases)
         self._last: dict[int, str] = {}
 
     @contextmanager
     def visiting(self, phases: Phases) -> Iterator[None]:
-        """Hold another stage for a while, after which the present one continues."""
+        """Insert another stage, after which the present one continues."""
         before = self._rules, self._last
         self.enter(phases)
         try:
@@ -240,7 +240,7 @@ class ServerSession:
                 yield PAUSE
 
     def _now(self, waiting: dict[int, Message]) -> dict[int, Message]:
-        """Take the requests to clients that are present out of all that are waiting."""
+        """Remove and return the waiting requests to clients that are present."""
         here = [c for c in waiting if self.present is None or c in self.present]
         return {client: waiting.pop(client) for client in here}
 

@@ -1,4 +1,4 @@
-"""Whether the server sends all clients the same study: accounts that clients compare.
+"""Accounts that clients compare, to check that the server sends all the same study.
 
 Theory of operation. A request has one number at all clients that receive it, and some
 of its fields are the same for all of them: grids, steps, weights of planes, schemes
@@ -11,7 +11,7 @@ A server that changes an account is noticed by the MAC. An older account in plac
 last one is noticed because the number of the last comparison is missing in it. A server
 that withholds accounts is refused after ``_MOST_DELAYS`` comparisons; a few may be lost
 when it restarts, so the next account contains all that was not compared. Rounds that
-are taken back do not count: nothing is gained by them, and their number is limited.
+are taken back do not count: they gain nothing, and their number is limited.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import msgspec
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message, Number, Seen, TotalsSpec, seen_fields
 
-# Values that every receiver of a request is sent alike; see ``Seen``.
+# Values that are the same for all receivers of a request; see ``Seen``.
 COMMON = frozenset(
     {
         "algorithm",
@@ -47,7 +47,7 @@ COMMON = frozenset(
 )
 
 _DIGEST_BYTES, _MAC_BYTES = 8, 32
-_MOST_DELAYS = 3  # comparisons that a server may put off, one after another
+_MOST_DELAYS = 3  # consecutive comparisons that a server may put off
 _MOST_NOTES = 1_000_000  # of one account
 
 _SEEN = Seen("accounts")
@@ -61,9 +61,9 @@ Mac = Annotated[bytes, msgspec.Meta(min_length=_MAC_BYTES, max_length=_MAC_BYTES
 
 
 class Note(Message, frozen=True):
-    """What a request said to all: a digest of its common fields.
+    """A digest of a request's common fields.
 
-    The conversation about the study as a whole has numbers of its own.
+    The conversation about the study as a whole has its own numbers.
     """
 
     is_study: Annotated[bool, _SEEN]
@@ -80,10 +80,10 @@ class Account(Message, frozen=True):
 
 
 Accounts = Annotated[Annotated[list[Account], msgspec.Meta(max_length=2**16)], _SEEN]
-Place = tuple[bool, int]  # of a request: of the study as a whole?, and its number
+Place = tuple[bool, int]  # of a request: is it about the whole study, its number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TranscriptState:
     """What a checkpoint keeps of a transcript."""
 
@@ -94,12 +94,12 @@ class TranscriptState:
 
 
 class Transcript:
-    """A client's notes of what it was sent, until they have been compared."""
+    """A client's notes of what it was sent, until they are compared."""
 
     def __init__(self) -> None:
         self._digests: dict[Place, bytes] = {}
         self._awaited: Place | None = None  # the last comparison
-        self._witnesses: set[int] = set()  # whose accounts of it must come
+        self._witnesses: set[int] = set()  # the clients whose accounts of it must come
         self._n_delays = 0
 
     def state(self) -> TranscriptState:
@@ -116,14 +116,14 @@ class Transcript:
     def go_back(self, state: TranscriptState) -> None:
         """Take the state after a round that everybody returns to, but keep all notes.
 
-        Later comparisons are not awaited any more: if a client failed while a round was
-        saved, the server has not got all accounts. The next ones contain those notes.
+        Later comparisons are no longer awaited: if a client failed while a round was
+        saved, the server does not have all accounts. The next ones contain those notes.
         """
         self._take(replace(state, digests={**state.digests, **self._digests}))
 
     @contextmanager
     def unchanged_by_errors(self) -> Iterator[None]:
-        """Forget what was noted of a request that is refused."""
+        """Forget the note of a request that is refused."""
         before = self.state()
         try:
             yield
@@ -136,7 +136,7 @@ class Transcript:
         self._witnesses, self._n_delays = set(state.witnesses), state.n_delays
 
     def note(self, is_study: bool, number: int, phase: str, request: Message) -> None:
-        """Note what a request said to all of its receivers."""
+        """Note what a request says to all of its receivers."""
         values = seen_fields(type(request))
         named = [f for f, value in values.items() if value in COMMON]
         common = [_common_part(getattr(request, field)) for field in named]
@@ -152,13 +152,13 @@ class Transcript:
         Parameters
         ----------
         is_last : bool
-            Whether the comparison cannot be put off any more.
+            Whether the comparison cannot be put off any longer.
 
         Raises
         ------
         RemoteProtocolError
-            If the server sent others something else, forged an account, or withholds
-            accounts.
+            If the server sent others something different, forged an account, or
+            withholds accounts.
         """
         came = {account.client for account in accounts if self._agrees(key, account)}
         if self._awaited is None:
@@ -175,14 +175,14 @@ class Transcript:
     def account(self, key: bytes, client: int, present: Collection[int]) -> Account:
         """Return the account of all that was not compared yet.
 
-        It ends with the request for it, by which it is known to be no older one.
+        It ends with the request for it, which shows that it is not an older one.
 
         Parameters
         ----------
         client : int
             The client's own rank.
         present : collection of int
-            Who gives an account now.
+            The clients that give an account now.
         """
         self._awaited = next(reversed(self._digests))
         self._witnesses = set(present) - {client}
@@ -199,8 +199,8 @@ class Transcript:
         theirs = {(note.is_study, note.number): note.digest for note in account.notes}
         if _contradicts(self._digests, theirs):
             raise RemoteProtocolError(
-                f"the server sent client {account.client} something else than this "
-                "one; do not continue with this server"
+                f"the server sent client {account.client} something different "
+                "from what it sent this one; do not continue with this server"
             )
         return self._awaited in theirs
 
@@ -213,7 +213,7 @@ class Transcript:
 
 
 def _common_part(value: Any) -> Any:
-    """Return what all receivers are sent alike: the opener of totals has no seed."""
+    """Return what is the same for all receivers: the opener of totals gets no seed."""
     if isinstance(value, list):
         return [_common_part(one) for one in value]
     if isinstance(value, TotalsSpec):

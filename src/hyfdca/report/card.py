@@ -1,7 +1,7 @@
 """The model card: every fact of the report, in one structure.
 
-``model-card.json`` is the card as JSON, and the page shows the same card, so that both
-say the same.
+``model-card.json`` is the card as JSON, and the page shows the same card, so the two
+agree.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from hyfdca.maths.losses import Loss
 from hyfdca.model.file import ModelFile
 from hyfdca.protocol.messages import Profile
 from hyfdca.report.certificate import CertificateInWords, in_words
@@ -29,18 +30,26 @@ FORMAT_VERSION = 1
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was trained."""
+    """What was trained.
+
+    Parameters
+    ----------
+    is_target_scaled : bool
+        Whether losses of training are of the scaled target.
+    """
 
     task: str
     target: str | None
     classes: tuple[str, ...]
     loss: str
     loss_parameter: float | None
+    loss_parameter_in_units: float | None  # of the target
     l2: float
     scale: str
     missing: str
     has_intercept: bool
     is_intercept_penalised: bool
+    is_target_scaled: bool
 
 
 class TrainingFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +84,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     cells, uncovered_cells : int or None
         How many cells the pooled table has, and how many of them nobody holds.
     evaluation, path : optional
-        On rows that were held out; the choice of λ. None if there was none.
+        The test on held-out rows, and the choice of λ; None if there was none.
     seen : tuple of SeenValue or None
         What parties could see; None if the folder does not say which study it was.
     missing_files : tuple of str
@@ -103,7 +112,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_result(self) -> bool:
-        """Whether the folder says how the study went, beside its model."""
+        """Whether the folder describes the study, besides its model."""
         return RESULT not in self.missing_files
 
     @property
@@ -152,12 +161,21 @@ def _model_facts(folder: ResultFolder) -> ModelFacts:
         classes=file.classes,
         loss=folder.model.loss.name,
         loss_parameter=folder.model.loss.parameter,
+        loss_parameter_in_units=_in_units(folder.model.loss, file),
         l2=file.l2,
         scale=file.scaling.scale,
         missing=file.scaling.missing,
         has_intercept=file.training.fit_intercept,
         is_intercept_penalised=file.training.penalise_intercept,
+        is_target_scaled=not file.classes and file.training.target_scale != 1.0,
     )
+
+
+def _in_units(loss: Loss, file: ModelFile) -> float | None:
+    """Return a parameter that is a size of errors in units of the target."""
+    if loss.parameter is None or not loss.parameter_is_error:
+        return None
+    return loss.parameter * file.training.target_scale
 
 
 def _training_facts(file: ModelFile, result: ResultFile) -> TrainingFacts:
@@ -191,11 +209,17 @@ _KINDS = {
 
 
 def _summary(model: ModelFacts, about: About | None, n_features: int) -> str:
-    """Return in one sentence what was trained on what."""
+    """Describe the training in one sentence."""
     kind = _KINDS.get(model.loss)
     if kind is None:
         is_classes = model.task == "classification"
-        kind = "A support vector machine" if is_classes else "A linear regression"
+        kind = (
+            "A support vector machine"
+            if is_classes
+            else f"A linear regression with the {model.loss} loss"
+        )
+    if model.loss == "pinball" and model.loss_parameter is not None:
+        kind = f"A regression of the quantile {model.loss_parameter:g}"
     of = f" of {model.target!r}" if model.target else ""
     if len(model.classes) == 2:
         of += f" ({model.classes[1]} against {model.classes[0]})"

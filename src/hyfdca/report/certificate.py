@@ -9,8 +9,8 @@ import msgspec
 from hyfdca.model.file import CertificateEntry
 
 _DIGITS = 2
-_USELESS = 100  # times the best loss: a bound that says nothing
-_TINY = 1e-5  # of the best loss: smaller bounds are not worth their zeros
+_USELESS = 100  # times the best loss: bounds beyond this are useless
+_TINY = 1e-5  # of the best loss: smaller bounds are not spelt out
 
 
 class CertificateInWords(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,22 +42,19 @@ def in_words(certificate: CertificateEntry, n_uncovered: int) -> CertificateInWo
     table = "the pooled table"
     if n_uncovered:
         table += ", in which cells that nobody holds are filled in"
+    own = "This model's training loss with penalty"
+    lowest = f"the lowest of any model of this kind on {table}"
     if excess is None:
         sentence = (
             f"Nothing is proven about how close this model is to the best on {table}."
         )
     elif excess > _USELESS:
-        sentence = (
-            f"This model's loss can be more than {_USELESS} times the best possible on "
-            f"{table}."
-        )
+        sentence = f"{own} can be more than {_USELESS} times {lowest}."
     elif excess == 0:
-        sentence = f"No model has a lower loss on {table}."
+        sentence = f"{own} is {lowest}."
     else:
-        sentence = (
-            f"This model's loss is at most {rounded_up(100 * max(excess, _TINY))} % "
-            f"above the best possible on {table}."
-        )
+        most = rounded_up(100 * max(excess, _TINY))
+        sentence = f"{own} is at most {most} % above {lowest}."
     return CertificateInWords(
         sentence=sentence,
         most_above_best=excess,
@@ -79,7 +76,7 @@ def _excess(primal: float, dual: float | None) -> float | None:
 
 
 def rounded_up(value: float) -> str:
-    """Return a positive number with two digits that is no smaller than it is."""
+    """Return a positive number rounded up to two digits."""
     if value >= 10**_DIGITS:
         return f"{math.ceil(value):,}"
     places = _DIGITS - 1 - math.floor(math.log10(value))

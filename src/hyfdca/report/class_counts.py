@@ -1,4 +1,4 @@
-"""How many held-out rows each class has, as it follows from released numbers.
+"""How many held-out rows each class has, derived from released numbers.
 
 A result does not list these counts. Observed shares by bin and the rates of correct
 classification give them, and must agree: with weights of rows they usually do not.
@@ -15,7 +15,7 @@ _SAME = 1e-4  # of shares
 
 
 def class_counts(found: Evaluation, classes: Sequence[str]) -> dict[str, int] | None:
-    """Return the rows of each class; None where numbers do not say.
+    """Return the rows of each class; None where the numbers do not determine them.
 
     Weights of rows must be 1.
     """
@@ -55,7 +55,7 @@ def _of_two(found: Evaluation, n_rows: int) -> int | None:
 
 
 def _by_bins(found: Scores, n_rows: int) -> int | None:
-    """Return the rows of a class, if every bin says of how many of its rows it is."""
+    """Return the rows of a class, if every bin reveals its number of rows."""
     bins = found.calibration.bins if found.calibration is not None else ()
     if sum(own.n_rows for own in bins) != n_rows:
         return None  # some bins may be withheld

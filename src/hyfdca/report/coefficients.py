@@ -1,7 +1,7 @@
 """A model's coefficients in the units of the tables, and what they mean.
 
-The margin of a row is intercept + Σ_f coefficient_f x_f, with x_f as it stands in the
-tables. With the logistic loss the margin is the logarithm of the odds, so the
+The margin of a row is intercept + Σ_f coefficient_f x_f, with x_f as in the tables.
+ With the logistic loss the margin is the logarithm of the odds, so the
 exponential of a coefficient is the odds ratio of one unit more.
 """
 
@@ -15,10 +15,10 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.model.categories import MISSING, level_features
-from hyfdca.model.file import ModelFile
 from hyfdca.model.model import Model
 
 ONE_UNIT = "one unit more"
+ONE_FOR_ZERO = "1 instead of 0"
 _AGAINST = "instead of "
 MOST = 500  # coefficients in a card and a page; all are in the model file
 
@@ -31,17 +31,18 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     change : str
-        What the coefficient is of: one unit or one day more, or a level instead of its
-        reference.
+        The change that the coefficient is for: one unit or one day more, 1 instead of 0
+        in a column of both, or a level instead of its reference.
     per_unit : tuple of float
-        In the units of the table.
+        The coefficients in the units of the table.
     step : float or None
-        How much one step of the scaling is in the units of the table; None without.
+        One step of the scaling in the units of the table; None without scaling.
     per_scale : tuple of float or None
-        Of one step of the scaling, such as a standard deviation; None without one.
+        The coefficients of one such step, such as a standard deviation, or None. A
+        column of 0 and 1 has no steps in between, nor have levels.
     ratio, ratio_per_scale : tuple of float or None
-        Odds ratios of the same; None for losses without odds. A number beyond all
-        bounds is null.
+        Their odds ratios; None for losses without odds. A number beyond all bounds is
+        null.
     """
 
     feature: str
@@ -54,12 +55,17 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_level(self) -> bool:
-        """Whether it is of a category's level, against the reference level."""
+        """Whether it is for a category's level, against the reference level."""
         return self.change.startswith(_AGAINST)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is for a whole change, which has no steps."""
+        return self.is_level or self.change == ONE_FOR_ZERO
+
+    @property
     def effect(self) -> tuple[float, ...]:
-        """The numbers by which features are compared."""
+        """The numbers for comparing features."""
         return self.per_scale or self.per_unit
 
 
@@ -71,11 +77,11 @@ class Coefficients(msgspec.Struct, frozen=True, kw_only=True):
     outputs : tuple of str
         What each number of a coefficient is about: classes, or the target.
     step : str or None
-        What one step of the scaling is.
+        One step of the scaling, in words.
     intercept : tuple of float
-        Of a row whose features are all zero.
+        The margin of a row whose features are all zero.
     n_features, n_zero : int
-        How many there are in the model, and how many of them are exactly zero.
+        The number of features in the model, and how many have only zeros.
     """
 
     outputs: tuple[str, ...]
@@ -89,13 +95,21 @@ class Coefficients(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class _Units:
-    """What coefficients are of; features of levels are never scaled."""
+    """The change that coefficients are for.
+
+    Parameters
+    ----------
+    whole : frozenset of str
+        Features without steps: those of levels, which are never scaled, and columns
+        of 0 and 1.
+    """
 
     of: dict[str, str]
-    levels: frozenset[str]
+    whole: frozenset[str]
 
 
 _MOST = 1e300
+_EQUAL = 1e-11  # of variances
 _STEPS = {"standard": "one standard deviation", "maxabs": "the largest absolute value"}
 
 
@@ -107,9 +121,12 @@ def coefficients_of(model: Model) -> Coefficients:
         per_unit = _drawable(per_unit)
         intercept = _drawable(model.intercept - scaling.offset @ per_unit)
     is_scaled = file.scaling.scale != "none"
-    effect = np.abs(model.weights if is_scaled else per_unit).max(axis=1)
+    units = _units(model)
+    is_stepped = np.array([own not in units.whole for own in model.features])
+    is_stepped &= is_scaled
+    effects = np.where(is_stepped[:, None], model.weights, per_unit)
+    effect = np.abs(effects).max(axis=1)
     order = np.argsort(-effect, kind="stable")[:MOST].tolist()
-    units = _units(file)
     return Coefficients(
         outputs=_outputs(model),
         has_odds=model.has_probabilities,
@@ -128,7 +145,7 @@ def _coefficient(
 ) -> Coefficient:
     feature = model.features[place]
     own = tuple(per_unit[place].tolist())
-    is_stepped = is_scaled and feature not in units.levels
+    is_stepped = is_scaled and feature not in units.whole
     per_scale = tuple(model.weights[place].tolist()) if is_stepped else None
     has_odds = model.has_probabilities
     return Coefficient(
@@ -152,13 +169,14 @@ def _exponentials(exponents: tuple[float, ...]) -> tuple[float | None, ...]:
 
 
 def _outputs(model: Model) -> tuple[str, ...]:
-    """Return what each output is about: two classes have one, the second's."""
+    """Return the subject of each output: two classes have one, the second's."""
     if not model.classes:
         return (model.file.label_column or "the target",)
     return model.classes if len(model.classes) > 2 else model.classes[1:]
 
 
-def _units(file: ModelFile) -> _Units:
+def _units(model: Model) -> _Units:
+    file = model.file
     of = dict.fromkeys(file.dates, "one day more")
     levels: set[str] = set()
     for column, entry in file.categories.items():
@@ -171,4 +189,20 @@ def _units(file: ModelFile) -> _Units:
         against = "its reference level" if named is None else f"{column}={named}"
         of |= dict.fromkeys(own, f"{_AGAINST}{against}")
         levels.update(own)
-    return _Units(of, frozenset(levels))
+    binary = _of_zero_and_one(model) - levels - set(file.dates)
+    of |= dict.fromkeys(binary, ONE_FOR_ZERO)
+    return _Units(of, frozenset(levels | binary))
+
+
+def _of_zero_and_one(model: Model) -> set[str]:
+    """Return the features whose cells were all 0 or 1, as far as the scaling tells.
+
+    A model does not say which cells were true or false. But of whole numbers, only 0
+    and 1 have the variance m (1 - m), with m their mean.
+    """
+    if model.file.scaling.scale != "standard":
+        return set()
+    mean, variance = model.scaling.offset, model.scaling.scale**2
+    binary = mean * (1.0 - mean)
+    is_binary = (binary > 0) & (np.abs(variance - binary) <= _EQUAL * binary)
+    return {model.features[place] for place in np.flatnonzero(is_binary).tolist()}

@@ -12,7 +12,7 @@ import msgspec
 from hyfdca.pages.charts import chart_html
 from hyfdca.pages.elements import Html, element
 
-# Told apart by readers who do not see red or green, and in print without colour.
+# Distinguishable without seeing red or green, and in print without colour.
 RUST, BLUE, AMBER, INK, FAINT = "#b5452c", "#1f6f8b", "#e0a030", "#3a3a3a", "#e3e3e3"
 LINES = (BLUE, RUST, AMBER, INK, "#7a5ba0", "#5b8c3e", "#c06a9b", "#8a6d3b")
 DASHES = ("solid", "dash", "dot", "dashdot")
@@ -20,7 +20,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 _MOST_TEXT = 42  # characters of a label
 _FEW = 12  # rounds
 
-# Ticks of odds ratios: evenly apart if the largest is at most so many times the least.
+# Ticks of odds ratios are evenly spaced up to this ratio of the largest to the least.
 _EVEN = 4.0
 _MOST_TICKS, _FEW_DECADES = 6, 3
 _STEPS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -34,13 +34,16 @@ def figure(
     traces: Sequence[Trace],
     layout: Mapping[str, Any],
     height: int = 340,
+    least: int = 0,
 ) -> Html:
-    """Return a figure with its caption, which also describes it to those who see none.
+    """Return a figure with its caption, which also describes it to blind readers.
 
     Parameters
     ----------
     name : str
         Unique among the figures of the page.
+    least : int
+        The height that its labels need, also on paper.
     """
     axis = {"gridcolor": FAINT, "zerolinecolor": "#b8b8b8", "automargin": True}
     whole = {
@@ -52,7 +55,8 @@ def figure(
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "hovermode": "closest",
         "dragmode": False,
-        "height": height,
+        "height": max(height, least),
+        "meta": {"least": least},
         **layout,
         "xaxis": {**axis, **layout.get("xaxis", {})},
         "yaxis": {**axis, **layout.get("yaxis", {})},
@@ -78,7 +82,7 @@ def round_axis(last: int) -> dict[str, Any]:
 
 
 def label(text: str) -> str:
-    """Return text as a label: short, and with nothing that plotly would interpret."""
+    """Return text as a short label, without anything that plotly would interpret."""
     short = text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
     return html.escape(short)
 
@@ -116,7 +120,7 @@ def _round_ratios(low: float, high: float) -> list[tuple[float, int]]:
     if high - low > math.log(_EVEN):
         step = math.ceil((last - first) / _MOST_TICKS)
         mantissas = (1.0, 2.0, 5.0) if last - first <= _FEW_DECADES else (1.0,)
-        # A multiple of the step, so that 1 is among them.
+        # A multiple of the step, so that 1 is included.
         powers = range(step * math.floor(first / step), last + step, step)
         return [(m, power) for power in powers for m in mantissas]
     least, most = math.exp(low), math.exp(high)

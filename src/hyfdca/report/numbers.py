@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 ABSENT = "–"
 
 _LARGE, _SMALL = 1e6, 1e-4
-_NEAR, _NOTHING = 0.1, 1e-9  # to 1, of an odds ratio
+_NEAR, _NOTHING = 0.1, 1e-9  # of an odds ratio to 1
 
 
 def plain(value: float | None, digits: int = 4) -> str:
@@ -24,7 +24,7 @@ def plain(value: float | None, digits: int = 4) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Return an odds ratio; one that is beyond all bounds is null in a card.
+    """Return an odds ratio; one beyond all bounds is null in a card.
 
     Near 1, digits show how far it is from there.
     """

@@ -8,6 +8,7 @@ from pathlib import Path
 from hyfdca.errors import StudyError
 from hyfdca.pages.elements import Html, element
 from hyfdca.pages.page import page_html
+from hyfdca.report.auc import is_wide
 from hyfdca.report.card import Card, card_of
 from hyfdca.report.numbers import between, count, plain, seconds, share
 from hyfdca.report.result_files import Round, read_result_folder
@@ -21,7 +22,7 @@ from hyfdca.report.sections.holdings import holdings
 from hyfdca.report.sections.limits import limits
 from hyfdca.report.sections.path import path
 from hyfdca.report.sections.seen import seen
-from hyfdca.report.style import STYLE
+from hyfdca.report.style import STYLE, page_footer
 from hyfdca.study.outcome import write_files
 from hyfdca.training.progress_line import readable_size
 
@@ -38,7 +39,7 @@ def write_report(folder: Path) -> None:
     Raises
     ------
     StudyError
-        A ``NoPlotlyError`` has written the card.
+        If it is a ``NoPlotlyError``, the card has been written.
     """
     found = read_result_folder(folder)
     card = card_of(found)
@@ -69,27 +70,32 @@ def page_of(card: Card, history: Sequence[Round]) -> str:
         element("nav", *links),
         *(own.as_html() for own in sections),
         element("footer", element("p", _footer(card))),
-        style=STYLE,
+        style=STYLE + page_footer(_named(card)),
     )
 
 
 def sections_of(card: Card, history: Sequence[Round]) -> list[Section]:
-    """Return all sections; those of what a study does not have say how to have it."""
+    """Return all sections; those about what a study lacks say how to get it.
+
+    What readers must know before they use the model comes first.
+    """
     return [
-        convergence(card, history),
+        limits(card),
         evaluation(card),
+        convergence(card, history),
         coefficients(card),
         path(card),
         asked(card),
         holdings(card),
         seen(card),
         costs(card),
-        limits(card),
     ]
 
 
 def _headline(card: Card) -> Iterator[Html]:
-    yield element("p", "Model report", class_="kind")
+    run = card.about.run if card.about is not None else 1
+    kind = "Model report" if run == 1 else f"Model report, run {run} of the study"
+    yield element("p", kind, class_="kind")
     yield element("h1", card.study)
     yield element("p", card.summary, class_="summary")
     is_good = (
@@ -123,23 +129,34 @@ def _tiles(card: Card) -> Iterator[tuple[str, str]]:
 
 
 def _scores(card: Card) -> Iterator[tuple[str, str]]:
-    """Yield the one number that says most: of held-out rows, or of training rows."""
+    """Yield the most telling number: on held-out rows, or on training rows."""
     found, training = card.evaluation, card.training
     if found is not None and found.auc_low is not None:
         interval = between(found.auc_low, found.auc_high, 3)
-        if found.auc is None:
+        if found.auc is None or is_wide(found):
             yield "AUC, held-out rows, by bins", interval
         else:
-            # Not beside the number: it would pass for a confidence interval.
+            # Not next to the number, where it would pass for a confidence interval.
             yield f"AUC, held-out rows (bins: {interval})", f"{found.auc:.3f}"
     elif found is not None and found.accuracy is not None:
         yield "accuracy, held-out rows", share(found.accuracy)
+    elif found is not None and found.quantile_loss is not None:
+        yield "quantile loss, held-out rows", plain(found.quantile_loss, 3)
     elif found is not None and found.r2 is not None:
         yield "R², held-out rows", plain(found.r2, 3)
     elif training.accuracy is not None:
         yield "accuracy, training rows", share(training.accuracy)
     elif training.r_squared is not None:
         yield "R², training rows", plain(training.r_squared, 3)
+
+
+def _named(card: Card) -> str:
+    """Return what identifies the model, for the foot of every printed page."""
+    about = card.about
+    if about is None or about.fingerprint is None:
+        return card.study
+    run = f", run {about.run}" if about.run > 1 else ""
+    return f"{card.study}{run}, study file {about.fingerprint}"
 
 
 def _footer(card: Card) -> str:

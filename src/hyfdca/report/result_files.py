@@ -27,7 +27,7 @@ _REMEDY = "give the folder that hyfdca train or hyfdca server wrote"
 T = TypeVar("T")
 
 Real = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
-# Ratios of sealed sums may be beyond their ends by what the grid rounds.
+# Ratios of sealed sums may exceed their range by the rounding of the grid.
 Share = Annotated[float, msgspec.Meta(ge=-1e-6, le=1 + 1e-6)]
 
 
@@ -46,7 +46,7 @@ class CalibrationBin(_Read, frozen=True):
 
 
 class Calibration(_Read, frozen=True):
-    """How predicted probabilities compare with what was observed."""
+    """How predicted probabilities compare with observations."""
 
     slope: Real | None = None
     intercept: Real | None = None
@@ -54,7 +54,7 @@ class Calibration(_Read, frozen=True):
 
 
 class RocPoint(_Read, frozen=True):
-    """A point of the ROC curve, as exactly as sealed sums give it."""
+    """A point of the ROC curve, as exact as sealed sums give it."""
 
     false_positive_rate: Share
     true_positive_rate_low: Share
@@ -62,7 +62,7 @@ class RocPoint(_Read, frozen=True):
 
 
 class Scores(_Read, frozen=True):
-    """How one class is told from the others."""
+    """How well one class is distinguished from the others."""
 
     n_rows: Count | None = None
     n_rows_left_out: Count | None = None
@@ -91,7 +91,7 @@ class Evaluation(Scores, frozen=True):
 
 
 class PathPoint(_Read, frozen=True):
-    """What cross-validation says of one λ."""
+    """The result of cross-validation for one λ."""
 
     l2: Amount
     mean: Real | None = None
@@ -104,7 +104,7 @@ class PathPoint(_Read, frozen=True):
 
 
 class ResultFile(_Read, frozen=True):
-    """What the report needs of ``result.json``."""
+    """What the report needs from ``result.json``."""
 
     about: About | None = None
     algorithm: str | None = None

@@ -1,4 +1,4 @@
-"""What each party could see of a study, from the tables that the audit reads."""
+"""What each party could see in a study, from the tables that the audit reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SeenValue(msgspec.Struct, frozen=True, kw_only=True):
     server : {"open", "sealed"}
         Whether the server can read it, or passes it on unread.
     holder, other : str
-        Whose values organisations see: those that hold the row or column, the others.
+        Whose values organisations see: those that hold the row or column, and others.
     """
 
     what: str

@@ -1,1 +1,1 @@
-"""The paper's study: its published numbers, and how it chose, timed and counted."""
+"""The paper's study: its published numbers, choices, times and counts."""

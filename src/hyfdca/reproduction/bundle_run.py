@@ -1,4 +1,4 @@
-"""The steps of the bundle method with everybody present, and what each one costs."""
+"""The steps of the bundle method with everybody present, and their costs."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _DEFAULT = Limits()
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a step reached, and its cost.
+    """The result of a step, and its cost.
 
     Parameters
     ----------
     loss, bound : float
         P and D on the training rows.
     accuracy : float
-        On the validation rows.
+        The accuracy on the validation rows.
     server_seconds : float
         CPU time of the server, which solves a programme of all planes.
     """
@@ -77,15 +77,15 @@ def bundle_history(
 ) -> BundleHistory:
     """Train with the real exchanges in the open profile, everybody present.
 
-    Thousands of clients are merged first (``merging.py``), which leaves the history as
-    it is. Costs are those of the whole number; set-up is not among them.
+    Thousands of clients are merged first (``merging.py``), which does not change the
+    history. Costs are those of all clients, without set-up.
 
     Parameters
     ----------
     clients : int or (int, int)
         As the paper prints them.
     folder : path, optional
-        Where the result is kept, and looked for.
+        Where results are stored and looked up.
     """
     algorithm = Bundle()
     if folder is None:
@@ -95,7 +95,7 @@ def bundle_history(
         folder,
         history_name(clients),
         problem,
-        version=__version__,  # another one may compute something else
+        version=__version__,  # another version may compute something else
         clients=clients,
         algorithm=dataclasses.asdict(algorithm),
         limits=dataclasses.asdict(limits),
@@ -108,7 +108,7 @@ def bundle_history(
 
 
 def history_name(clients: Clients) -> str:
-    """Return what a kept history is called."""
+    """Return the name of a stored history."""
     return "bundle-" + "-".join(map(str, np.atleast_1d(clients)))
 
 

@@ -1,8 +1,8 @@
 """The central model: λ by its validation accuracy, and the certified optimum.
 
-Over a decade or two of λ the accuracies differ by less than they would with other
-validation rows. Among those the paper's λ is as good as any, and has its published
-numbers beside it.
+Over a decade or two of λ, accuracies differ by less than they would with other
+validation rows. Among these λ the paper's is as good as any, and has published numbers
+to compare with.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from hyfdca.reproduction.problems import Choices, PaperProblem, held_problem
 
 L2Choice = Literal["validation", "paper"]
 
-# The paper's three are among them. It does not say which it tried.
+# These include the paper's three. It does not say which it tried.
 L2_TRIED = tuple(
     digit * 10.0**exponent for exponent in range(-2, -7, -1) for digit in (1.0, 0.5)
 )
 _GAP, _EPOCHS = 1e-2, 40  # accuracy hardly changes beyond
-_ENOUGH = 3  # λ in a row that are no better, after which smaller ones are not tried
+_ENOUGH = 3  # consecutive λ without improvement, after which smaller ones are not tried
 
 
 class CentralFit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,7 +51,7 @@ class DataFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Central(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is known of a data set before anything is spread over clients."""
+    """What is known about a data set before it is spread over clients."""
 
     facts: DataFacts
     fits: tuple[CentralFit, ...]
@@ -90,7 +90,7 @@ def central_models(
 
 
 def central_fits(problem: PaperProblem) -> Iterator[CentralFit]:
-    """Train with one λ after another, from the largest, until accuracy has passed."""
+    """Train with one λ after another, from the largest, until past the peak."""
     best, n_worse = 0.0, 0
     for l2 in L2_TRIED:
         found = reference_optimum(replace(problem, l2=l2).objective, _GAP, _EPOCHS)

@@ -1,4 +1,4 @@
-"""The time of a run between machines, from what was counted in a simulation.
+"""The time of a run between machines, derived from the counts of a simulation.
 
 A round takes the computation of its slowest client, the latency of its round trips, and
 the encryption operations at a known time each. The paper encrypted nothing either: it
@@ -25,26 +25,26 @@ _NANOSECONDS = 1e9  # per second
 
 
 class NanosecondCosts(Protocol):
-    """What one number costs, as ``hyfdca.bench.crypto.measure`` returns it."""
+    """The cost of one number, as ``hyfdca.bench.crypto.measure`` returns it."""
 
     @property
     def encrypt_ns(self) -> float:
-        """To encrypt."""
+        """The cost of encrypting it."""
         ...
 
     @property
     def decrypt_ns(self) -> float:
-        """To decrypt."""
+        """The cost of decrypting it."""
         ...
 
     @property
     def add_ns(self) -> float:
-        """To add to another, both encrypted."""
+        """The cost of adding it to another, both encrypted."""
         ...
 
 
 class Counted(Protocol):
-    """What a run has taken up to each of its measured rounds."""
+    """The costs of a run up to each of its measured rounds."""
 
     @property
     def rounds(self) -> IntArray:
@@ -127,7 +127,7 @@ class EncryptionCosts:
 
 
 class MeasuredCosts(msgspec.Struct, forbid_unknown_fields=True):
-    """The file of what was measured: a study that goes on keeps its prices."""
+    """The file of measured costs: a resumed study keeps its prices."""
 
     costs: tuple[EncryptionCosts, ...]
 
@@ -144,12 +144,12 @@ NO_ENCRYPTION = EncryptionCosts("none", 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class RunClock:
-    """Tells the time of a run.
+    """Computes the time of a run.
 
     Parameters
     ----------
     waiting : float
-        Seconds of every round in which messages are on their way.
+        The seconds of every round in which messages are in transit.
     """
 
     waiting: float
@@ -162,7 +162,7 @@ class RunClock:
 
 
 def waiting(method: Method, latency: float = FIGURE_LATENCY) -> float:
-    """Return the seconds of a round in which messages are on their way."""
+    """Return the seconds of a round in which messages are in transit."""
     return ROUND_TRIPS[method] * latency
 
 

@@ -1,4 +1,4 @@
-"""Counts in how many comparisons HyFDCA is ahead of its rivals, as the paper does.
+"""Counts the comparisons in which HyFDCA is ahead of its rivals, as the paper does.
 
 A comparison is one setting, one rival, one clock (equal rounds, or equal seconds) and
 one measure (the final loss is lower, or the final accuracy is higher). The paper's 72
@@ -34,12 +34,12 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 
 @dataclass(frozen=True)
 class Final:
-    """What a run has in the end; NaN, or an infinite loss, if it diverged.
+    """The final values of a run; NaN, or an infinite loss, if it diverged.
 
     Parameters
     ----------
     loss : float
-        Relative to the optimum or not: which of two is lower is the same.
+        Relative to the optimum or not: that does not change which of two is lower.
     """
 
     loss: float
@@ -58,7 +58,7 @@ RunKey = tuple[Setting, Method, Clock]
 
 @dataclass(frozen=True)
 class Comparison:
-    """HyFDCA and a rival, by one measure; None for a run that there is not."""
+    """HyFDCA and a rival, by one measure; None for a missing run."""
 
     setting: Setting
     rival: Method
@@ -83,7 +83,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Count:
-    """How many comparisons were won, of how many made; ties are not won.
+    """How many comparisons were won, and how many made; ties are not won.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def compare_finals(
     Parameters
     ----------
     finals : mapping
-        What runs have in the end; a run may be None, or left out, if it was not made.
+        The final values of runs; None, or missing, for runs that were not made.
     settings : sequence of Setting
         By default the paper's own nine; ``paper.SETTINGS`` are all 27.
     """

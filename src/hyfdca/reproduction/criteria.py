@@ -1,6 +1,6 @@
-"""The seven criteria by which the paper chooses hyperparameters, from a run's curve.
+"""The paper's seven criteria for choosing hyperparameters, from a run's curve.
 
-A curve may be measured every m-th round only. Then
+A curve may be measured only in every m-th round. Then
 - the mean time of a round is still that of all rounds, because times are totals;
 - the last five losses are the last five measured, so they span more rounds;
 - the highest accuracy and 90 % of the progress may have been reached up to m - 1 rounds
@@ -27,7 +27,7 @@ _LEFT = 0.1  # of the way from the first loss to the lowest, after 90 % progress
 
 @dataclass(frozen=True)
 class RunCurve:
-    """What was measured of a run; all arrays have a value per measured round.
+    """The measurements of a run; all arrays have a value per measured round.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def criteria_of(curve: RunCurve, round_trips: float) -> Criteria | None:
     Parameters
     ----------
     round_trips : float
-        Per round, see ``paper.ROUND_TRIPS``.
+        Round trips per round; see ``paper.ROUND_TRIPS``.
     """
     if curve.is_divergent:
         return None

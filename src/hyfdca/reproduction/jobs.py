@@ -1,7 +1,7 @@
-"""Runs of a study as jobs: side by side in processes, each kept as soon as it is done.
+"""Runs of a study as jobs: side by side in processes, each stored once it is done.
 
-The outcome of a job is a file named by what the job is. A study that was stopped, or
-killed, finds what it has done already; another study may share the folder.
+The outcome of a job is a file that is named after the job. A study that was stopped or
+killed finds what it has already done; another study may share the folder.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Job:
     measure_every : int
         Rounds from one measured round to the next.
     seed : int
-        Of who is present and what is drawn; the split has its own, in ``choices``.
+        The seed of presence and draws; the split has its own, in ``choices``.
     limit : TimeLimit, optional
-        May end the run before its rounds.
+        A limit that may end the run before its last round.
     """
 
     setting: Setting
@@ -73,7 +73,7 @@ class Job:
 
     @property
     def file_name(self) -> str:
-        """A name for people, and a checksum for what it leaves out."""
+        """A readable name, and a checksum of what it leaves out."""
         # Another version may compute something else.
         facts = json.dumps([__version__, dataclasses.asdict(self)], sort_keys=True)
         checksum = hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
@@ -143,7 +143,7 @@ def _check(path: Path, record: _Record) -> None:
 
 
 def keep_outcome(job: Job, run: SimulatedRun, folder: Path) -> None:
-    """Write what a job found; the file is whole, or not there."""
+    """Write what a job found; the file is complete or absent."""
     record = _Record(
         __version__,
         dataclasses.asdict(job),
@@ -165,14 +165,14 @@ def keep_outcome(job: Job, run: SimulatedRun, folder: Path) -> None:
 def run_jobs(
     jobs: Iterable[Job], folder: Path, data: Path | None, workers: Workers
 ) -> Iterator[tuple[Job, SimulatedRun]]:
-    """Return every job with its outcome, as soon as it has one; run what is not done.
+    """Return every job with its outcome as soon as there is one; run unfinished jobs.
 
     Parameters
     ----------
     jobs : iterable of Job
-        Taken one by one as processes get free, so it may end by the time.
+        Taken one by one as processes become free, so it may end after some time.
     folder : path
-        Of the outcomes.
+        The folder of the outcomes.
     data : path, optional
         Where to look for the data sets first.
     """
@@ -220,8 +220,8 @@ def _warm_up(job: Job, blocks: StackedBlocks) -> None:
     """Compile what the rounds of a job need, before any round is timed.
 
     Time is a criterion of tuning, so the first trial of a process must not pay for
-    what others find compiled. The rounds are those of a run of its own: the job's own
-    run does not change.
+    what others find compiled. The rounds belong to a separate run: the job's own run
+    does not change.
     """
     what = (job.setting.data_set, job.method, job.choices)
     if what in _warm:

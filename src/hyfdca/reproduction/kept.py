@@ -1,7 +1,7 @@
-"""Results that took long, kept as files: a study that was killed finds them again.
+"""Stores expensive results as files: a study that was killed finds them again.
 
-A file is named by everything that its content depends on, the tables included. So a
-result of other data or other settings is never taken for the present one.
+A file's name depends on everything that its content depends on, including the tables.
+So a result of other data or settings is never taken for the present one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def kept_path(folder: Path, name: str, problem: PaperProblem, **settings: Any) -> Path:
-    """Return where a result of a problem is, or will be.
+    """Return the path of a problem's result, which may not exist yet.
 
     Parameters
     ----------
     name : str
-        What it is, for people.
+        A readable name.
     settings : JSON values
-        What else the result depends on.
+        Other things that the result depends on.
     """
     facts = {
         "problem": [problem.name, problem.l2, dataclasses.asdict(problem.choices)],
@@ -42,7 +42,7 @@ def kept_path(folder: Path, name: str, problem: PaperProblem, **settings: Any) -
 
 
 def load_kept(path: Path, kind: type[T]) -> T | None:
-    """Return what a file has, or None where there is no file.
+    """Return the content of a file, or None if there is none.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def load_kept(path: Path, kind: type[T]) -> T | None:
 
 
 def keep(path: Path, record: msgspec.Struct) -> None:
-    """Write a result; the file is whole, or not there."""
+    """Write a result; the file is complete or absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, msgspec.json.encode(record), is_durable=True)
 

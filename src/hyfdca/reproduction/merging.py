@@ -3,8 +3,8 @@
 The bundle method sees samples only by bucket: a plane is a sum over a bucket's samples,
 no matter who holds them. Beyond ``max_buckets`` it puts neighbouring groups of samples
 into one bucket. Clients of a bucket that hold the same features can then be merged, and
-P and D of every step stay the same but for rounding: every client rounds its part of P
-up, which with 20,000 clients adds 4e-8.
+P and D of every step stay the same except for rounding: every client rounds its part of
+P up, which with 20,000 clients adds 4e-8.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hyfdca.holdings.partition import Holding, Partition
 
 @dataclass(frozen=True)
 class MergedPartition:
-    """A partition, and how many clients of another one each client stands for."""
+    """A partition, and how many clients of another one each client represents."""
 
     partition: Partition
     stands_for: IntArray
@@ -34,7 +34,7 @@ class MergedPartition:
 
 
 def unmerged(partition: Partition) -> MergedPartition:
-    """Return a partition in which every client stands for itself."""
+    """Return a partition in which every client represents itself."""
     return MergedPartition(partition, np.ones(partition.n_clients, np.int64))
 
 

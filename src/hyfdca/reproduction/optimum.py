@@ -21,13 +21,13 @@ class CertifiedOptimum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     primal, dual : float
-        The optimum is between them.
+        Bounds between which the optimum lies.
     regulariser : float
         The part of ``primal`` that is λ/2 ||w||²; the rest is the mean loss.
     accuracy : float
-        Of the model, on the validation rows.
+        The model's accuracy on the validation rows.
     method : str
-        What found them, in ``seconds``.
+        The method that found them, in ``seconds``.
     """
 
     primal: float
@@ -55,7 +55,7 @@ def certified_optimum(
     Parameters
     ----------
     folder : path, optional
-        Where the result is kept, and looked for.
+        Where results are stored and looked up.
     """
     if folder is None:
         return _solve(problem, gap)

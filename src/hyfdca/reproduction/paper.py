@@ -14,7 +14,7 @@ from typing import Literal
 
 DataSetName = Literal["mnist", "news20", "covtype"]
 Method = Literal["hyfdca", "fedavg", "hyfem"]  # as the registry names them
-Clock = Literal["rounds", "seconds"]  # what all methods have equally much of
+Clock = Literal["rounds", "seconds"]  # equal for all methods
 Measure = Literal["loss", "accuracy"]
 Clients = int | tuple[int, int]
 
@@ -25,18 +25,18 @@ EQUAL_SECONDS = 10_800.0  # of the runs that end by time
 EQUAL_SECONDS_ROUNDS = (44, 11_605_640)  # the fewest and the most rounds of such runs
 EQUAL_SECONDS_WINDOW = 0.01  # of a run's rounds
 
-LATENCIES = (0.0, 0.2575, 0.8)  # seconds per round trip, at which runs are chosen
-FIGURE_LATENCY = 0.2575  # at which they are shown
+LATENCIES = (0.0, 0.2575, 0.8)  # seconds per round trip, for choosing runs
+FIGURE_LATENCY = 0.2575  # for showing them
 ROUND_TRIPS: dict[Method, float] = {"hyfdca": 4.5, "fedavg": 1.0, "hyfem": 1.0}
 PAILLIER_SECONDS = {"encrypt": 0.018882, "decrypt": 0.018865, "add": 0.000054}
 
 SEARCH_SECONDS = 432_000.0  # per data set and method
-NEWS20_HYFEM_SEARCH_SECONDS = 864_000.0  # and yet nothing viable was found
+NEWS20_HYFEM_SEARCH_SECONDS = 864_000.0  # for these nothing viable was found
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """What the paper says of a data set.
+    """What the paper says about a data set.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class DataSet:
     clients : tuple
         Numbers of clients (MNIST), or of sample groups and feature groups.
     n_rounds : int
-        Of the runs that end by rounds.
+        The rounds of the runs that end by rounds.
     window : int
         Rounds of the moving average, in figures of these runs.
     optimum : float
@@ -162,7 +162,7 @@ DIAGONAL = tuple(
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What was chosen for a method; None for what the method does not have."""
+    """The hyperparameters of a method; None for those that it does not have."""
 
     iic: float
     rate: float | None = None
@@ -170,7 +170,7 @@ class Hyperparameters:
     mu: float | None = None
 
     def as_settings(self) -> dict[str, float]:
-        """Return those that the method has, named as the settings of its algorithm."""
+        """Return the method's hyperparameters, named as its algorithm's settings."""
         return {name: own for name, own in asdict(self).items() if own is not None}
 
 

@@ -1,4 +1,4 @@
-"""What of the paper's study is run: settings, methods, clocks, and for how long."""
+"""Which part of the paper's study is run: settings, methods, clocks and lengths."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Effort:
     n_points : int
         Measured rounds of a run.
     n_trials : int
-        Of our own tuning, for every method in each of the nine settings that the paper
-        shows.
+        Trials of our own tuning, for every method in each of the nine settings that the
+        paper shows.
     trial_scale : float
         Share of the paper's rounds in such a trial.
     bundle_gap : float
@@ -63,7 +63,7 @@ QUICK = Effort(0.003, n_points=8, n_trials=3, trial_scale=0.002, bundle_gap=0.1)
 def scaled(scale: float) -> Effort:
     """Return the effort of a study with that share of the rounds and of the time.
 
-    Trials and measured rounds are fewer too, as they would take most of the time.
+    There are also fewer trials and measured rounds, which would take most of the time.
     """
     return replace(
         FULL,
@@ -96,7 +96,7 @@ class Plan:
     l2 : mapping
         λ of each data set; only those in it are run.
     seed : int
-        Of who is present and what is drawn.
+        The seed of presence and draws.
     """
 
     efforts: Mapping[DataSetName, Effort]
@@ -162,7 +162,7 @@ class Plan:
     def jobs(
         self, source: Source, settings: list[Setting], chosen: Chosen
     ) -> Iterator[tuple[RunKey, Job]]:
-        """Return all runs of some settings; those of one table and split together.
+        """Return all runs of some settings, grouped by table and split.
 
         A method without hyperparameters, whose trials all diverged, is left out.
         """

@@ -45,15 +45,15 @@ class Choices:
         Whether the paper's 5, 500 and 5,000 are the clients, of which 5 are then 4, or
         the sample groups, each of four clients.
     refresh : {"all", "drawn"}
-        Of which samples HyFDCA's clients send margins in a round: of all they hold, or
-        of those that somebody draws.
+        The samples whose margins HyFDCA's clients send in a round: all they hold, or
+        those that somebody draws.
     divide_by : {"all", "active"}
-        By which holders of a sample HyFDCA divides the changes of its dual: by all of
-        them, as printed, or by those who are present (E9).
+        The number by which HyFDCA divides the changes of a sample's dual: all its
+        holders, as printed, or those present (E9).
     validation : float
         The share of the rows to validate with.
     seed : int
-        Of the validation rows, the split, who is present and what is drawn.
+        The seed of the validation rows, the split, presence and draws.
     """
 
     mnist_positive: tuple[int, ...] = (3,)
@@ -72,7 +72,7 @@ class Rows:
     y: FloatArray
 
     def accuracy(self, weights: FloatArray) -> float:
-        """Return the share of rows that a model puts on their own side."""
+        """Return the share of rows that a model classifies correctly."""
         if not np.isfinite(weights).all():
             return 0.0
         return float(np.mean((self.X @ weights >= 0) == (self.y > 0)))
@@ -95,7 +95,7 @@ class PaperProblem:
         return Objective(self.train.X, labels, make_loss("hinge"), self.l2)
 
     def partition(self, clients: Clients) -> Partition:
-        """Return who holds what, with as many clients as the paper prints."""
+        """Return the partition, with as many clients as the paper prints."""
         if clients not in self._last_partition:
             self._last_partition.clear()
             self._last_partition[clients] = self._divided(clients)
@@ -103,7 +103,7 @@ class PaperProblem:
 
     @cached_property
     def _last_partition(self) -> dict[Clients, Partition]:
-        """Only the last one: blocks in both orders, and the bundle method, need it."""
+        """The last one only: blocks in both orders and the bundle method need it."""
         return {}
 
     def _divided(self, clients: Clients) -> Partition:
@@ -138,7 +138,7 @@ def paper_problem(
     Raises
     ------
     StudyError
-        If the data set is not there; the sentence says how to get it.
+        If the data set is missing; the sentence says how to get it.
     """
     choices = choices or Choices()
     positive = choices.mnist_positive if name == "mnist" else None

@@ -21,9 +21,9 @@ T = TypeVar("T")
 class Workers(AbstractContextManager["Workers"]):
     """A number of fresh processes, or this one if the number is 1.
 
-    They serve a study from its beginning to its end, so that each loads a table once.
-    They end with this process even if it is killed. In the context SIGTERM ends them
-    at once, and then this process in order, with the exit code of that signal.
+    They serve a study from beginning to end, so that each loads a table once. They end
+    with this process even if it is killed. Within the context, SIGTERM ends them at
+    once, and then this process cleanly, with the exit code of that signal.
     """
 
     def __init__(self, n_processes: int) -> None:
@@ -51,7 +51,7 @@ class Workers(AbstractContextManager["Workers"]):
     def side_by_side(
         self, function: Callable[..., T], calls: Mapping[K, tuple[Any, ...]]
     ) -> Iterator[tuple[K, T]]:
-        """Return what calls return, by their keys, in the order in which they end."""
+        """Return the results of calls by their keys, in the order in which they end."""
         if self._pool is None:
             yield from ((key, function(*own)) for key, own in calls.items())
             return
@@ -65,7 +65,7 @@ class Workers(AbstractContextManager["Workers"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for what is running; what has not begun is not begun."""
+        """Wait for what is running; start nothing else."""
         try:
             if isinstance(error, _Terminated):
                 self._terminate()
@@ -82,7 +82,7 @@ class Workers(AbstractContextManager["Workers"]):
 
 
 class _Terminated(SystemExit):
-    """SIGTERM, as an exception that ends everything in order."""
+    """SIGTERM, as an exception that ends everything cleanly."""
 
 
 def _exit(*_: object) -> None:

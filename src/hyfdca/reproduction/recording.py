@@ -1,4 +1,4 @@
-"""What the exchanges of a round cost, noted by the driver that carries them."""
+"""The costs of a round's exchanges, recorded by the driver that carries them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waits : bool
         Whether everybody is asked; otherwise it is the client that opens totals.
     n_bytes : int
-        Of all messages, both ways.
+        The bytes of all messages, both ways.
     slowest_seconds : float
-        CPU time of the slowest client.
+        The CPU time of the slowest client.
     sealed, opened : int
         Numbers that clients would seal and open if they encrypted.
     """
@@ -42,9 +42,9 @@ class Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Recorder(Driver):
-    """Has one client work at a time, and notes what that costs.
+    """Lets one client work at a time, and records the costs.
 
-    A client that stands for several has the bytes of all of them: a message per client,
+    A client that represents several has the bytes of all of them: a message per client,
     with vectors by feature in each; vectors by sample are shared out. Its time is not
     divided, so it is an upper bound on that of each.
     """
@@ -102,7 +102,7 @@ class Recorder(Driver):
 
 
 def _of_all(n_alike: int, size: int, by_sample: int) -> int:
-    """Return the bytes of the messages that one message stands for."""
+    """Return the bytes of the messages that one message represents."""
     if by_sample > size:  # a refusal, which has no vector
         by_sample = 0
     return by_sample + n_alike * (size - by_sample)

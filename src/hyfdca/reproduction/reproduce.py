@@ -1,8 +1,8 @@
 """The whole study: optima, our own tuning, all runs, the bundle method.
 
-Everything that took long is kept in the folder as soon as it is done. A study that was
-stopped, or killed, goes on from there; a shorter one leaves a longer one what they
-share: optima and λ.
+Expensive results are stored in the folder as soon as they are done. A study that was
+stopped or killed resumes from there; a longer one reuses what it shares with a shorter
+one: optima and λ.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class StudyWatcher(Protocol):
     """Receives the progress of a study."""
 
     def begin(self, what: str, n_all: int, n_kept: int = 0) -> None:
-        """Take note of a part of the study: its steps, and how many are done before."""
+        """Receive a part of the study: its steps, and how many are already done."""
         ...
 
     def step(self, what: str) -> None:
-        """Take note of a step that has ended."""
+        """Receive the end of a step."""
         ...
 
 
@@ -85,7 +85,7 @@ class Options:
 
 @dataclass(frozen=True)
 class _Work:
-    """What every part of the study is done with."""
+    """What every part of the study needs."""
 
     options: Options
     folder: Path
@@ -99,19 +99,19 @@ def check_data_sets(names: Iterable[DataSetName], data: Path | None) -> None:
     Raises
     ------
     StudyError
-        If a data set is not there; the sentence says how to get it.
+        If a data set is missing; the sentence says how to get it.
     """
     for name in names:
         require(name, data)
 
 
 def reproduce(options: Options, folder: Path, watch: StudyWatcher) -> Study:
-    """Run the study, or what is missing of it.
+    """Run the study, or the missing parts of it.
 
     Raises
     ------
     StudyError
-        If a data set is not there, before anything is run.
+        If a data set is missing, before anything is run.
     """
     check_data_sets(options.efforts, options.data)
     with Workers(options.n_processes) as workers:
@@ -155,7 +155,7 @@ def _central(work: _Work) -> dict[DataSetName, Central]:
         name: (name, options.choices, options.l2, work.folder / KEPT, options.data)
         for name in options.efforts
     }
-    # What is kept is found by the rows it was computed from, which takes a while.
+    # Stored results are found by the rows they were computed from; that takes a while.
     what = "reading the data sets, optima and λ"
     n_kept = sum(_has_central(name, work) for name in calls)
     found = dict(_side_by_side(what, central_models, calls, work, n_kept))
@@ -163,7 +163,7 @@ def _central(work: _Work) -> dict[DataSetName, Central]:
 
 
 def _has_central(name: DataSetName, work: _Work) -> bool:
-    """Return whether there are files of what takes long, going by their names."""
+    """Return whether there are files of expensive results, judging by their names."""
     needed = ["optimum", *(["central"] if work.options.l2 == "validation" else [])]
     return all(_is_kept(f"{name}-{what}", work) for what in needed)
 
@@ -244,14 +244,14 @@ def _bundle_stem(setting: Setting) -> str:
 
 
 def _length(setting: Setting) -> int:
-    """Return a guess of how long the bundle method takes: the longest goes first."""
+    """Estimate how long the bundle method takes: the longest run goes first."""
     return DATA_SETS[setting.data_set].n_features * setting.n_clients
 
 
 def _split_bundles(
     plan: Plan, settings: Sequence[Setting], folder: Path, data: Path | None
 ) -> dict[Setting, BundleCurve]:
-    """Return the curves of settings that differ in who is present alone."""
+    """Return the curves of settings that differ only in who is present."""
     name = settings[0].data_set
     problem = replace(held_problem(name, plan.choices, data), l2=plan.l2[name])
     limits = Limits(plan.efforts[name].bundle_gap)
@@ -270,7 +270,7 @@ def _side_by_side(
     work: _Work,
     n_kept: int,
 ) -> Iterator[tuple[K, T]]:
-    """Return what calls return, by their keys, in the order in which they end."""
+    """Return the results of calls by their keys, in the order in which they end."""
     work.watch.begin(what, len(calls), n_kept)
     for key, found in work.workers.side_by_side(function, calls):
         yield key, found

@@ -30,7 +30,7 @@ ORDERS: dict[Method, Order] = {
     "fedavg": "clients",
     "hyfem": "clients",
 }
-_HOPELESS = 1e6  # times the loss of the start, from where no run comes back
+_HOPELESS = 1e6  # times the loss of the start: no run recovers from there
 
 
 class BulkRun(Protocol):
@@ -51,16 +51,16 @@ class BulkRun(Protocol):
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """What was measured of a run; all arrays have a value per measured round.
+    """The measurements of a run; all arrays have a value per measured round.
 
     Parameters
     ----------
     rounds : array
-        From 0, the start. A run that diverged ends early, with an infinite loss.
+        Rounds from 0, the start. A diverged run ends early, with an infinite loss.
     losses, bounds : array
         P and D on the training rows.
     accuracies : array
-        On the validation rows.
+        The accuracy on the validation rows.
     seconds : array
         The slowest clients' computation up to the round: of every round's time, its
         slowest client's share of the values read, and the time of those that the
@@ -68,10 +68,10 @@ class SimulatedRun:
     sealed, opened : array
         Numbers that all clients sealed and opened, up to the round.
     bytes : array
-        Sent and received by all clients, without encryption, up to the round.
+        Bytes that all clients sent and received up to the round, without encryption.
     busiest_sealed, busiest_opened : array
-        Of every round's numbers sealed and opened, those of the client with most of
-        them, up to the round: clients encrypt side by side.
+        Sums, up to the round, of the most numbers that one client sealed and opened in
+        each round: clients encrypt side by side.
     sealed_drawn : array
         What all clients would have sealed if they sent the margins of drawn samples
         alone, up to the round.
@@ -96,7 +96,7 @@ class SimulatedRun:
 
     @property
     def curve(self) -> RunCurve:
-        """What the criteria of tuning look at."""
+        """The input of tuning's criteria."""
         return RunCurve(self.rounds, self.losses, self.accuracies, self.seconds)
 
 
@@ -110,7 +110,7 @@ def make_run(  # noqa: PLR0913  # all that a run of the study depends on
     *,
     choices: Choices | None = None,
 ) -> BulkRun:
-    """Return a run that is ready for its first round, as the paper's study has it.
+    """Return a run of the paper's study that is ready for its first round.
 
     Parameters
     ----------
@@ -141,17 +141,17 @@ class TimeLimit:
     Parameters
     ----------
     seconds : float
-        Of the slowest clients' computation and of waiting; what encryption adds depends
-        on the scheme, so the run may go on for longer than anybody looks at it.
+        The time of the slowest clients' computation and of waiting. Encryption adds
+        time by scheme, so the run may continue beyond what is shown.
     waiting : float
-        Seconds of every round in which messages are on their way.
+        The seconds of every round in which messages are in transit.
     """
 
     seconds: float
     waiting: float
 
     def is_over(self, n_rounds: int, computation: float) -> bool:
-        """Return whether the time of that many rounds is over."""
+        """Return whether the time is up after that many rounds."""
         return computation + n_rounds * self.waiting > self.seconds
 
 
@@ -218,9 +218,9 @@ def simulate(
 
 
 def _is_due(number: int, measure_every: int, is_early_wanted: bool) -> bool:
-    """Return whether a round is measured; of the first ones 1, 2, 4, 8, ... if wanted.
+    """Return whether a round is measured, including rounds 1, 2, 4, 8, ... if wanted.
 
-    If encryption is dear, few rounds fit into a time: they should not all be between
+    If encryption is slow, few rounds fit into the time: they should not all lie between
     the start and the first measured round.
     """
     is_power = number & (number - 1) == 0

@@ -42,7 +42,7 @@ def moving_average(values: FloatArray, window: int) -> FloatArray:
 def equal_seconds_window(n_rounds: int) -> int:
     """Return the window of a run that ended by time: 1 % of its rounds, rounded.
 
-    A window below 2 leaves the curve as it is, which is a window of 1. Halves are
+    A window below 2 leaves the curve unchanged, like a window of 1. Halves are
     rounded to the even number, as Python does.
     """
     window = round(n_rounds * EQUAL_SECONDS_WINDOW)
@@ -57,7 +57,7 @@ def window_of_points(window: int, measured_every: int) -> int:
 def relative_rounds(n_values: int, window: int) -> FloatArray:
     """Return t_R of each average: from 0 for the first to 1 for the last.
 
-    A single average stands at 1, the end of its run.
+    A single average is at 1, the end of its run.
     """
     _check_window(n_values, window)
     last = n_values - window

@@ -1,4 +1,4 @@
-"""A whole tuning: methods of a setting one after another, and what is written."""
+"""A whole tuning: the methods of a setting one after another, and its files."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class TuningWatcher(Protocol):
     """Receives the progress of a tuning."""
 
     def begin(self, method: Method) -> None:
-        """Take note of a method whose trials begin."""
+        """Receive a method whose trials begin."""
         ...
 
     def trial(self, trial: Trial, number: int) -> None:
-        """Take note of a trial that has ended, the number-th of its method."""
+        """Receive the end of a trial, numbered within its method."""
         ...
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much to try, on what, and how.
+    """What to tune, and how much.
 
     Parameters
     ----------
     n_trials, seconds : optional
-        Of each method: this many trials, or fewer if the time is over.
+        Limits per method: this many trials, or fewer if the time is up.
     n_rounds : int, optional
-        Of a trial; by default the paper's.
+        Rounds of a trial; by default the paper's.
     n_points : int
         Measured rounds of a trial.
     data : path, optional
@@ -96,12 +96,12 @@ def tune_setting(
     folder: Path,
     watch: TuningWatcher,
 ) -> SettingTuned:
-    """Tune methods of a setting; trials that a folder has already are not run again.
+    """Tune methods of a setting; trials that a folder already has are not run again.
 
     Raises
     ------
     StudyError
-        If the data set is not there, before anything is run.
+        If the data set is missing, before anything is run.
     """
     data, seed, choices = budget.data, budget.seed, budget.choices
     require(setting.data_set, data)

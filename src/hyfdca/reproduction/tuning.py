@@ -36,7 +36,7 @@ class Search:
     Parameters
     ----------
     n_rounds, measure_every : int
-        Of every trial.
+        Settings of every trial.
     l2 : float, optional
         By default the paper's λ.
     """
@@ -70,7 +70,7 @@ class Search:
         )
 
     def trials(self, n_trials: int | None, seconds: float | None) -> Iterator[Job]:
-        """Return trials until there are enough, or the time is over; at least one."""
+        """Return trials until there are enough, or the time is up; at least one."""
         started, number = time.monotonic(), 0
         while number == 0 or (
             (n_trials is None or number < n_trials)
@@ -98,7 +98,7 @@ class Tuned:
     best : Trial or None
         None if every trial diverged.
     grades : dict
-        Of the trials on the Pareto front, by their number in ``trials``.
+        The grades of trials on the Pareto front, by their number in ``trials``.
     """
 
     trials: tuple[Trial, ...]

@@ -39,7 +39,7 @@ class Study:
     fits : mapping
         The central models among which λ was chosen; empty if it is the paper's.
     optima : mapping
-        Of the pooled training rows, at the study's λ.
+        The optima of the pooled training rows, at the study's λ.
     published_optima : mapping
         The same at the paper's λ.
     schemes : sequence of EncryptionCosts
@@ -47,7 +47,7 @@ class Study:
     chosen : mapping
         The hyperparameters, by who chose them.
     version, command : str
-        What was run.
+        The version and the command that were run.
     """
 
     plan: Plan
@@ -69,7 +69,7 @@ class Study:
 
     @property
     def sources(self) -> list[Source]:
-        """Who chose hyperparameters."""
+        """The sources of hyperparameters."""
         return list(self.chosen)
 
 
@@ -80,9 +80,9 @@ class View:
     Parameters
     ----------
     rounds, seconds, bytes : array
-        At the end of each average's window.
+        Values at the end of each average's window.
     losses : array
-        Relative to the certified optimum, (P - P*) / P*; infinite where a run diverged.
+        Relative losses, (P - P*) / P*; infinite where a run diverged.
     window : int
         Measured rounds in an average.
     is_over : bool
@@ -99,7 +99,7 @@ class View:
 
     @property
     def final(self) -> Final:
-        """What it has in the end."""
+        """Its final values."""
         return Final(float(self.losses[-1]), float(self.accuracies[-1]))
 
 
@@ -109,7 +109,7 @@ def view_of(study: Study, key: RunKey, encryption: EncryptionCosts) -> View | No
     Parameters
     ----------
     encryption : EncryptionCosts
-        Ends the time of runs that end by time.
+        The costs that count in the time of runs that end by time.
     """
     run = study.runs.get(key)
     if run is None:
@@ -176,7 +176,7 @@ def _smoothed(  # what a curve is made of
 def finals_of(
     study: Study, source: Source, encryption: EncryptionCosts
 ) -> dict[tuple[Setting, Method, Clock], Final | None]:
-    """Return what all runs of a source have in the end."""
+    """Return the final values of all runs of a source."""
     views = {
         (key.setting, key.method, key.clock): view_of(study, key, encryption)
         for key in study.runs

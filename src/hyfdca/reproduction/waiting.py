@@ -1,10 +1,9 @@
 """The bundle method under partial participation, where each exchange waits for all.
 
 Every exchange of a step waits until each client was present once; totals then wait for
-the client that opens them, the first of those present when they were asked for. So the
-points of the method are those with everybody present, and only when they are reached
-depends on who is present: this can be computed without training, also for 20,000
-clients.
+the client that opens them, the first of those present when they were requested. So the
+method's points are those with everybody present, and presence only determines when they
+are reached: this can be computed without training, also for 20,000 clients.
 
 It is the conservative curve. On data with fewer features than samples the product runs
 asynchronously in the open profile (``AsyncBundleServer``) and needs fewer rounds, since
@@ -41,10 +40,10 @@ class BundleCurve:
     rounds : array
         The physical round in which the step ends; 0 is the start.
     losses, bounds : array
-        P and D on the training rows. The server knows D after the first exchange of
-        a step already.
+        P and D on the training rows. The server already knows D after the first
+        exchange of a step.
     accuracies : array
-        On the validation rows.
+        The accuracy on the validation rows.
     client_seconds : array
         Computation up to the step. Every trip of an exchange takes as long as the
         exchange's slowest client, present or not. Where clients were merged, it
@@ -52,9 +51,9 @@ class BundleCurve:
     server_seconds : array
         CPU time of the server up to the step.
     n_bytes : array
-        Both ways, of all clients, up to the step.
+        The bytes of all clients, both ways, up to the step.
     round_trips : array
-        Up to the step; a round has one per exchange that somebody answers.
+        Round trips up to the step; a round has one per exchange that somebody answers.
     sealed, opened : array
         Numbers that all clients would seal and open if they encrypted, up to the step:
         margins and parts of P, since the open profile shows slopes to the server.
@@ -95,7 +94,7 @@ def bundle_curve(
         Where the history with everybody present is kept; the settings of different
         fractions share it.
     seed : int
-        Of who is present: the same clients as in ``make_run`` with that seed.
+        The seed of presence: the same clients as in ``make_run`` with that seed.
     """
     history = bundle_history(problem, setting.clients, folder, limits or Limits())
     present = random_fraction(history.n_clients, setting.fraction, seed)
@@ -105,7 +104,7 @@ def bundle_curve(
 def waiting_curve(
     history: BundleHistory, participation: Participation, n_rounds: int
 ) -> BundleCurve:
-    """Return when the steps of a history end if not everybody is always present."""
+    """Return when the steps of a history end if some clients are absent at times."""
     start, *steps = history.steps
     waits = _Waits(participation, history.n_clients, n_rounds)
     points = [_point(0, start, [])]
@@ -140,7 +139,7 @@ def _point(round_number: int, step: Step, trips: Sequence[int]) -> tuple[float, 
 
 
 class _Waits:
-    """Who is present in which round, as exchanges wait one after another.
+    """Presence by round, as exchanges wait one after another.
 
     An exchange begins in the round in which the one before it ended, with those present
     then; a step begins in the round after the last one ended.
@@ -156,7 +155,7 @@ class _Waits:
         self.next_round()
 
     def next_round(self) -> None:
-        """Go on to the next round."""
+        """Continue with the next round."""
         self.round_number += 1
         self._absent[:] = True
         self._absent[list(self._participation.of_round(self.round_number))] = False

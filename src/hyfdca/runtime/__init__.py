@@ -1,1 +1,1 @@
-"""What carries messages and keeps state: drivers, stores, processes."""
+"""Carries messages and keeps state: drivers, stores, processes."""

@@ -24,7 +24,7 @@ T = TypeVar("T")
 _BLAS = ThreadpoolController()
 
 # Called after every exchange with its requests and replies. It covers all drivers, so
-# that conversations nobody thought of recording are recorded too.
+# that every conversation is recorded.
 Listener = Callable[[Ask, Mapping[int, bytes | bytearray]], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 

@@ -13,16 +13,16 @@ _KEPT = 1 << 30  # bytes
 
 def n_cores() -> int:
     """Return how many cores this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    affinity = getattr(os, "sched_getaffinity", None)  # not available on every system
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def write_no_core_files() -> None:
-    """Have the system write no core file of this process and those it starts.
+    """Prevent core files of this process and of those it starts.
 
     A core file would have keys and rows in it.
     """
-    with contextlib.suppress(ImportError):  # not on every system
+    with contextlib.suppress(ImportError):  # not available on every system
         import resource  # noqa: PLC0415
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -52,7 +52,7 @@ def keep_memory() -> None:
 
 
 def collect_often() -> None:
-    """Have garbage be found after fewer new objects; to be called after start-up.
+    """Collect garbage after fewer new objects; call this after start-up.
 
     A full collection waits until a quarter of all objects are new. The libraries alone
     are some hundred thousand objects, so messages that refer to themselves would stay
@@ -63,10 +63,10 @@ def collect_often() -> None:
 
 
 def share_memory() -> None:
-    """Have all threads reuse the memory that others have freed.
+    """Let all threads reuse memory that others have freed.
 
     By default glibc gives them up to eight arenas per core, and each arena keeps what
-    its threads have freed. To be called before threads are started.
+    its threads have freed. Call this before threads are started.
     """
     _set_malloc({_ARENA_MAX: 1})
 

@@ -1,4 +1,4 @@
-"""What conversations cost if every client had a machine of its own."""
+"""The cost of conversations if every client had its own machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ConversationCost:
     Parameters
     ----------
     seconds : float
-        Measured, with clients one after another.
+        Measured with clients one after another.
     parallel_seconds : float
         The server's own time and, for every exchange, that of its slowest client.
     """
@@ -35,7 +35,7 @@ class ConversationCost:
 
 
 class Stopwatch(Driver):
-    """Notes what each conversation costs; another driver carries its requests.
+    """Records the cost of each conversation; another driver carries its requests.
 
     Clients work one at a time, so that they do not slow each other down. That changes
     no reply.

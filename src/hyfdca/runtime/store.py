@@ -1,4 +1,4 @@
-"""Durable storage of a party: files are written whole or not at all."""
+"""Durable storage of a party: files are complete or absent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Store(Protocol):
         ...
 
     def place(self, name: str) -> str:
-        """Return where a content is, for people: its path if it is a file."""
+        """Return where a content is, for messages: its path if it is a file."""
         ...
 
 
@@ -82,7 +82,7 @@ class FolderStore:
         self._folder = folder
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file atomically: nobody sees half of it, even after a crash."""
+        """Write a file atomically: it is complete or absent, even after a crash."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._folder.glob(f".{name}.*"):
@@ -132,7 +132,7 @@ class FolderStore:
 
 
 class DelayedStore:
-    """Holds changes back in memory until ``flush`` makes them in another store."""
+    """Holds changes in memory until ``flush`` applies them to another store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -140,7 +140,7 @@ class DelayedStore:
 
     def write(self, name: str, content: bytes) -> None:
         """Hold a content back."""
-        self._changes.pop(name, None)  # the order of changes is that of the last ones
+        self._changes.pop(name, None)  # each change counts at its last position
         self._changes[name] = bytes(content)
 
     def read(self, name: str) -> bytes | None:
@@ -182,10 +182,10 @@ class SealedStore:
     Parameters
     ----------
     secret : bytes
-        The key is derived from it; nobody else has it.
+        A secret of this party, from which the key is derived.
     context : bytes
-        What the contents belong to; contents open only in the context they were
-        sealed in.
+        The context of the contents; they open only in the context in which they were
+        sealed.
     """
 
     def __init__(self, store: Store, secret: bytes, context: bytes) -> None:
@@ -247,7 +247,7 @@ _ROUND = "round-"
 _PROBE = "probe"
 _ROUND_NAME = re.compile(rf"{_ROUND}(0|[1-9][0-9]*)")
 _DIGEST_BYTES = 16
-# Rounds: the last may not have been saved by every party, the one before be damaged.
+# Rounds: some party may lack the last one, and the one before may be damaged.
 _N_KEPT = 3
 
 
@@ -258,7 +258,7 @@ class Archive:
         self._store = store
 
     def check_writable(self) -> None:
-        """Refuse a place to which nothing can be written, before it matters.
+        """Refuse a place that cannot be written to, before it matters.
 
         Raises
         ------

@@ -1,6 +1,6 @@
-"""How the holders of an owner group come to share a secret that nobody else has.
+"""Gives the holders of an owner group a secret that nobody else has.
 
-It follows the alignment, as a conversation of its own, and only if some rows or columns
+It follows the alignment, as a separate conversation, and only if some rows or columns
 have three holders or more: two clients agree without a message (``set_secrets.py``).
 
 | phase        | who                            | down                   | up         |
@@ -12,8 +12,8 @@ have three holders or more: two clients agree without a message (``set_secrets.p
 Theory of operation. The server knows who holds what, and tells the members of each set
 of holders who they are. It relays envelopes that it can neither open nor forge. A
 client accepts a secret only from the lowest-ranked member of a set that it is in
-itself. A server that names wrong members can make holders share a secret with too many,
-but only with clients of the roster.
+itself. A server that names wrong members can make holders share a secret with too many
+clients, but only with those on the roster.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MadeSecrets(Message, frozen=True):
 
 
 class TakeSecrets(Message, frozen=True):
-    """Envelopes to a client, and who is said to have sealed each."""
+    """Envelopes to a client, and the alleged sealer of each."""
 
     envelopes: Annotated[dict[Rank, Envelope], Seen("set secrets")]
 
@@ -83,7 +83,7 @@ def _holder_sets(axis: Axis) -> set[Members]:
 def share_secrets(
     session: ServerSession, sets: Iterable[Members]
 ) -> Conversation[None]:
-    """Have the members of every set of clients share its secret."""
+    """Let the members of every set of clients share its secret."""
     made: dict[int, list[Members]] = defaultdict(list)
     for members in sorted(filter(needs_exchange, sets)):
         made[members[0]].append(members)

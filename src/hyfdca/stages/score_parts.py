@@ -1,4 +1,4 @@
-"""What an organisation's own cells add to the scores of rows under a model."""
+"""The contribution of an organisation's own cells to the scores of rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SLACK = 1e-9  # covers the rounding of norms
 
 @dataclass(frozen=True, repr=False)
 class OwnParts:
-    """What a client's own cells add to the margins of its rows.
+    """The contribution of a client's own cells to the margins of its rows.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class OwnParts:
     n_cells : array (rows held,)
         How many of the model's cells it counts.
     bound : float
-        Above all parts that rows of these lengths can have.
+        A bound on all parts that rows of these lengths can have.
     """
 
     margins: FloatArray
@@ -40,14 +40,14 @@ class OwnParts:
 
 
 def own_parts(model: Model, table: AlignedTable, reference: FloatArray) -> OwnParts:
-    """Return what the cells that an organisation counts add to the margins.
+    """Return the contribution to the margins of the cells that an organisation counts.
 
     All columns of the table are columns of the model.
 
     Parameters
     ----------
     reference : array (n_features,)
-        The value of each feature that adds nothing, and stands for absent cells.
+        The value of each feature that adds nothing and replaces absent cells.
     """
     expansion = model_expansion(table.features, model.inputs.categories, table.levels)
     features = numbers_of(model, table.features)
@@ -58,12 +58,12 @@ def own_parts(model: Model, table: AlignedTable, reference: FloatArray) -> OwnPa
 def parts_of(
     table: AlignedTable, expansion: Expansion, scaling: Scaling, weights: FloatArray
 ) -> OwnParts:
-    """Return what counted cells add to the margins, under weights of their features.
+    """Return the contribution of counted cells to the margins, by feature weights.
 
     Parameters
     ----------
     scaling : Scaling
-        Of the features that the table's columns become, as the weights are.
+        The scaling of the features that the table's columns become, like the weights.
     """
     cells = table.cells
     if np.any(scaling.offset) and cells.nnz < cells.shape[0] * cells.shape[1]:

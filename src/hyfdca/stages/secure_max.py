@@ -1,9 +1,10 @@
-"""The largest of holders' numbers, digit by digit, from sums of one-hot counts.
+"""Finds the largest of holders' numbers, digit by digit, from one-hot counts.
 
-A maximum is no sum, but its digits are. As a whole number the bits of a non-negative
-float grow with it; so the holders whose own number starts with the digits found so far
-count their next one, and the highest digit that anybody counted is the next of the
-maximum. In base 16 three digits are sign and exponent, 16 the number itself.
+A maximum is not a sum, but its digits follow from sums. As a whole number, the bits of
+a non-negative float grow with it; so the holders whose own number starts with the
+digits found so far count their next one, and the highest digit that anybody counted is
+the next digit of the maximum. In base 16 three digits are sign and exponent, 16 the
+number itself.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SecureMax:
         self._n_digits = 0
 
     def next_digit(self, largest: FloatArray) -> FloatArray:
-        """Return a one-hot digit where one's own number may still be the largest."""
+        """Return a one-hot digit where the own number may still be the largest."""
         bits = np.maximum(largest, 0.0).view(np.uint64)
         prefix = _leading(bits, self._n_digits)
         digit = _leading(bits, self._n_digits + 1) - prefix * np.uint64(BASE)

@@ -1,8 +1,8 @@
-"""What ``result.json`` says about a study beside its numbers, under ``about``.
+"""What ``result.json`` says about a study besides its numbers, under ``about``.
 
 Who asked for what, who held what, what organisations can find out about each other, and
 what each stage cost. One description serves for writing and reading. Nothing here is
-secret: no IDs, no cells, no keys but fingerprints of public ones.
+secret: no IDs, no cells, and only fingerprints of public keys.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -23,8 +23,9 @@ from hyfdca.runtime.driver import Traffic
 from hyfdca.study.costs import StageCost, total_traffic
 from hyfdca.study.file import StudyFile
 from hyfdca.study.identity import public_identities, study_fingerprint
-from hyfdca.study.local.study import Consortium, Run
+from hyfdca.study.local.run import Consortium, Run
 from hyfdca.study.plan import PROTOCOL
+from hyfdca.study.roles import target_settings
 from hyfdca.study.tuning import FIRST_RUN, Change, RunChoice, changes_of
 from hyfdca.training.runner import Runner
 
@@ -77,22 +78,27 @@ class Cost(_Facts, frozen=True):
 
 
 class About(_Facts, frozen=True, kw_only=True):
-    """All of it.
+    """The whole entry.
 
     Parameters
     ----------
     is_rehearsal : bool or None
         Whether all parties were in one process. None, as the next, without a file.
+    has_weights : bool
+        Whether [study] or organisations name a column of weights.
     fingerprint : str or None
-        Of the study file.
+        The study file's fingerprint; None without a file.
     settings : dict
         The table [study] of the study file, with defaults, as it was in this run.
+    evaluation, algorithm, tuning : dict
+        The tables [evaluation], with defaults, [algorithm] and [tuning] of the study
+        file; the last without what it does not leave open.
     run : int
-        Which run of the study it is.
+        The number of the run.
     changes : tuple of Change
-        What was chosen for the run, and what the study file says of it.
+        What was chosen for the run, with the study file's own values.
     n_row_groups, n_column_groups : int
-        How many there are; the largest are listed.
+        How many groups there are; the largest are listed.
     exposed : tuple of str
         What organisations can find out about each other's cells.
     """
@@ -102,8 +108,12 @@ class About(_Facts, frozen=True, kw_only=True):
     python: str
     finished: datetime.datetime
     is_rehearsal: bool | None
+    has_weights: bool = False
     fingerprint: str | None
     settings: dict[str, Any]
+    evaluation: dict[str, Any] = {}
+    algorithm: dict[str, Any] = {}
+    tuning: dict[str, Any] = {}
     run: Count = 1
     changes: tuple[Change, ...] = ()
     rows: Count
@@ -120,16 +130,20 @@ class About(_Facts, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Asked:
-    """Which study file was trained, and by whom.
+    """The study file that was trained, and the organisations.
 
     Parameters
     ----------
     keys : mapping of str to str
-        Fingerprints of public keys, of the organisations that have one.
+        Fingerprints of public keys, for the organisations that have one.
     run : int
-        Which run of the study it is.
+        The number of the run.
     changes : tuple of Change
         What was chosen for it.
+    evaluation, algorithm, tuning : mapping
+        Tables of the file.
+    has_weights : bool
+        Whether rows have weights.
     """
 
     fingerprint: str
@@ -137,6 +151,10 @@ class Asked:
     is_rehearsal: bool
     run: int = 1
     changes: tuple[Change, ...] = ()
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+    algorithm: Mapping[str, Any] = field(default_factory=dict)
+    tuning: Mapping[str, Any] = field(default_factory=dict)
+    has_weights: bool = False
 
     @classmethod
     def of(
@@ -155,11 +173,27 @@ class Asked:
         known = {} if is_rehearsal else public_identities(named)
         keys = {name: identity.fingerprint for name, identity in known.items()}
         changes = tuple(changes_of(file, run))
-        return cls(study_fingerprint(content), keys, is_rehearsal, run.number, changes)
+        return cls(
+            study_fingerprint(content),
+            keys,
+            is_rehearsal,
+            run.number,
+            changes,
+            msgspec.to_builtins(file.evaluation),
+            file.algorithm,
+            _left_open(file),
+            target_settings(file).has_weights,
+        )
+
+
+def _left_open(file: StudyFile) -> dict[str, Any]:
+    """Return the table [tuning] without settings that it does not name."""
+    table: dict[str, Any] = msgspec.to_builtins(file.tuning) or {}
+    return {key: value for key, value in table.items() if value is not None}
 
 
 def about(run: Run, asked: Asked | None, finished: datetime.datetime) -> dict[str, Any]:
-    """Return what there is to say about a study that has been trained."""
+    """Return the entry about a study that has been trained."""
     consortium, coverage = run.consortium, run.consortium.coverage
     names = consortium.names
     found = About(
@@ -168,8 +202,12 @@ def about(run: Run, asked: Asked | None, finished: datetime.datetime) -> dict[st
         python=platform.python_version(),
         finished=finished,
         is_rehearsal=None if asked is None else asked.is_rehearsal,
+        has_weights=asked is not None and asked.has_weights,
         fingerprint=None if asked is None else asked.fingerprint,
         settings=msgspec.to_builtins(run.study),
+        evaluation={} if asked is None else dict(asked.evaluation),
+        algorithm={} if asked is None else dict(asked.algorithm),
+        tuning={} if asked is None else dict(asked.tuning),
         run=1 if asked is None else asked.run,
         changes=() if asked is None else asked.changes,
         rows=int(coverage.rows.sum()),
@@ -194,7 +232,7 @@ def about(run: Run, asked: Asked | None, finished: datetime.datetime) -> dict[st
 
 
 def _exposed(run: Run, number: int) -> tuple[str, ...]:
-    """Return what organisations can find out, with what earlier runs add to it."""
+    """Return what organisations can find out, with a note about earlier runs."""
     exposed = run.exposed(len(run.training.history))
     if number == 1:
         return exposed
@@ -255,7 +293,7 @@ def _costs(run: Run) -> Iterator[Cost]:
     yield _cost("set-up", StageCost(set_up, training.set_up_seconds))
     in_rounds = sum(record["seconds"] for record in training.history)
     yield _cost("rounds", StageCost(_of_rounds(training, ""), in_rounds))
-    # A run that was interrupted is measured once more, which is not timed.
+    # An interrupted run is measured once more, which is not timed.
     measuring = max(progress.seconds - in_rounds, 0.0)
     measured = _of_rounds(training, "measuring_")
     yield _cost("measuring", StageCost(measured, measuring))

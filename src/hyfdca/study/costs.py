@@ -17,7 +17,7 @@ class StageCost:
     Parameters
     ----------
     seconds : float or None
-        None if it was replayed after a restart, which takes no time to speak of.
+        None if it was replayed after a restart, which takes hardly any time.
     """
 
     traffic: Traffic = field(default_factory=Traffic)
@@ -35,7 +35,7 @@ StageCosts = dict[str, StageCost]
 
 
 def forget_times(costs: StageCosts) -> None:
-    """Say that the stages were replayed."""
+    """Mark the stages as replayed."""
     for cost in costs.values():
         cost.seconds = None
 

@@ -1,4 +1,4 @@
-"""Rounds that survive drop-outs and crashes: a round is committed by all, or repeated.
+"""Makes rounds survive drop-outs and crashes: all commit a round, or it is repeated.
 
 Theory of operation. A round is committed when every present member has saved its state
 after it, and then the server its own. A member that fails during a round counts as
@@ -42,7 +42,7 @@ class Since:
     heard: Heard
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ServerRound:
     """What the server saves after a round."""
 
@@ -54,7 +54,7 @@ class ServerRound:
     set_up_traffic: dict[str, int | float]
     state: bytes
     since: list[Since]
-    accounts: list[bytes]  # that members gave of what they were sent
+    accounts: list[bytes]  # members' accounts of what they were sent
 
 
 class PresentMembers:
@@ -99,11 +99,11 @@ class RoundCheckpoints:
     Parameters
     ----------
     archive : Archive
-        The server's.
+        The server's archive.
     every : int
         Rounds between checkpoints.
     heard : Heard
-        The replies of the current round, where a state may not suffice.
+        The replies of the current round, if a state may not suffice.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class RoundCheckpoints:
         )
         # A run diverges within a round, of which there is nothing to save.
         if len(set(self.kept_by.values())) > 1 and not is_diverged:
-            # Who was away then could not compare the accounts that go with the model.
+            # Absent members could not compare the accounts that go with the model.
             self.keep(n_rounds)
         self._presence.stop(n_rounds, certificate.relative_gap, runner.stop_reason)
 
@@ -215,7 +215,7 @@ class RoundCheckpoints:
         self._wait_for(self._presence.quorum)
 
     def _send_back(self, newcomers: Iterable[int]) -> bool:
-        """Have members that were just called restore what they committed.
+        """Let members that were just called restore what they committed.
 
         If one of them has lost it, everybody returns to the round before. Return
         whether that happened.
@@ -266,7 +266,7 @@ class RoundCheckpoints:
             raise RestoredError
 
     def _wait_for(self, needed: int) -> bool:
-        """Do the same; return whether an earlier round was restored."""
+        """Wait as above; return whether an earlier round was restored."""
         presence, is_earlier = self._presence, False
         while len(presence.present) < needed:
             is_earlier |= self._send_back(presence.wait_for(needed))
@@ -349,5 +349,5 @@ def _accounts(kept: ServerRound) -> list[Account]:
 def _history(content: bytes, n_rounds: int) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = msgspec.msgpack.decode(content)
     if len(records) != n_rounds:
-        raise ValueError("the file of one round has another in it")
+        raise ValueError("the file of one round contains another round")
     return [{**r, "participants": tuple(r["participants"])} for r in records]

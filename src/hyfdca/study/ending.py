@@ -12,16 +12,16 @@ from hyfdca.training.stopping import advice_for
 
 @dataclass(frozen=True)
 class Ending:
-    """Whether the model is as exact as was asked for, and if not, why not.
+    """Whether the model is as exact as requested, and if not, why not.
 
     Parameters
     ----------
     relative_gap : float
-        Of the model, certified. Where l2 was chosen, other fits may have larger ones.
+        The model's certified gap. If l2 was chosen, other fits may have larger ones.
     tolerance : float
-        What was asked for.
+        The requested tolerance.
     algorithm : str
-        Its name.
+        The algorithm's name.
     """
 
     stop_reason: StopReason
@@ -37,12 +37,12 @@ class Ending:
 
     @property
     def warning(self) -> str | None:
-        """One sentence if it did not, with what to do; else None."""
+        """One sentence with advice if it did not, else None."""
         if self.is_converged:
             return None
         tolerance = f"above tol = {self.tolerance:g}"
         if self.relative_gap <= self.tolerance:
-            tolerance = f"but fits by which l2 was chosen are {tolerance}"
+            tolerance = f"but fits that chose l2 are {tolerance}"
         return (
             f"Not converged: stopped ({self.stop_reason}) after {self.n_rounds} rounds "
             f"at a certified relative gap of {self.relative_gap:.2g}, {tolerance}; "
@@ -51,7 +51,7 @@ class Ending:
 
     @property
     def sentence(self) -> str:
-        """The warning, or that all is well."""
+        """The warning, or a sentence about success."""
         return self.warning or (
             f"Converged after {self.n_rounds} rounds at a certified relative gap of "
             f"{self.relative_gap:.2g}."

@@ -23,7 +23,7 @@ class Evaluator:
     Parameters
     ----------
     session : ServerSession
-        Of the training, which may have to continue if a client fails.
+        The session of the training, which may have to continue if a client fails.
     driver : Driver
         Carries the requests of the stage.
     """
@@ -40,7 +40,7 @@ class Evaluator:
 
 
 def evaluator_of(plan: Plan, prepared: Prepared, driver: Driver) -> Evaluator | None:
-    """Return what tests the study's model; None if no rows are set aside."""
+    """Return the tester of the study's model; None if no rows are set aside."""
     if prepared.held_out is None:
         return None
     settings = EvaluationSettings(plan.training.loss, plan.evaluation.min_bin)

@@ -22,7 +22,7 @@ from hyfdca.stages.evaluation.scores import HeldOut
 
 _MOST_GROUPS = 3  # of an organisation's rows, the largest
 _MOST_LINES = 10
-_PER_L2 = 6  # points that fits at one l2 rarely do without
+_PER_L2 = 6  # least number of points that fits at one l2 usually need
 _SPARSE = (
     "No known row is needed for features of 0 and 1 among these, nor for features that "
     "are mostly 0: linear programmes find most of them. hyfdca audit measures it, and "
@@ -38,7 +38,7 @@ def exposure_notes(
     Parameters
     ----------
     n_margins : sequence of int
-        How many margins of a row each client received at most.
+        The most margins of a row that each client received.
     """
     found = [one for one in exposures(layout) if _matters(one, n_margins)]
     lines = [
@@ -54,21 +54,21 @@ def exposure_notes(
 def label_notes(names: Sequence[str], layout: Layout, loss: Loss) -> tuple[str, ...]:
     """Return a sentence about each organisation that learns labels it does not have.
 
-    It needs the duals of its rows for its share, and they are what the loss makes of
-    labels: the sign of a dual is the class. For numbers a dual is the residual where
-    the loss is smooth, and elsewhere its sign tells that of the residual.
+    It needs the duals of its rows for its share, and duals depend on labels: the sign
+    of a dual is the class. For numbers, a dual is the residual where the loss is
+    smooth, and elsewhere has the sign of the residual.
     """
     without = [client for client, has in enumerate(layout.labelled) if not has]
     learnt = [(names[c], len(layout.samples.items[c])) for c in without]
     lines = [
-        f"{name} learns {_told_by_duals(loss, counted(n_rows, 'row'))}."
+        f"{name} learns {_shown_by_duals(loss, counted(n_rows, 'row'))}."
         for name, n_rows in learnt
         if n_rows
     ]
     return tuple(_shortened(lines))
 
 
-def _told_by_duals(loss: Loss, rows: str) -> str:
+def _shown_by_duals(loss: Loss, rows: str) -> str:
     if loss.task == "classification":
         return f"the labels of {rows}, from the signs of duals"
     if not loss.shape.smoothing:
@@ -91,13 +91,13 @@ def held_out_notes(
     Parameters
     ----------
     layout : Layout
-        Of the training.
+        The layout of the training.
     n_scores : sequence of int
-        How many scores of a row set aside each client received at most.
+        The most scores of a row set aside that each client received.
     """
     lines = [
         _line(names, own, n_scores[client], "score", "row set aside")
-        for client, own in _told(layout, held_out, n_scores)
+        for client, own in _scored(layout, held_out, n_scores)
     ]
     return tuple(_shortened(lines))
 
@@ -114,17 +114,17 @@ def _shortened(lines: list[str]) -> list[str]:
 def curves_note(
     names: Sequence[str], layout: Layout, held_out: HeldOut, n_scores: int
 ) -> str | None:
-    """Return what organisations will be able to find out by curves, if anything.
+    """Return what organisations will be able to find out from curves, if anything.
 
     Parameters
     ----------
     n_scores : int
-        Of a row set aside, if training takes all of its rounds.
+        Scores of a row set aside, if training takes all of its rounds.
     """
     counts = [n_scores] * len(names)
     able = [
         names[client]
-        for client, own in _told(layout, held_out, counts)
+        for client, own in _scored(layout, held_out, counts)
         if any(one.n_columns <= n_scores for one in own)
     ]
     if not able:
@@ -137,7 +137,7 @@ def curves_note(
     )
 
 
-def _told(
+def _scored(
     layout: Layout, held_out: HeldOut, n_scores: Sequence[int]
 ) -> Iterator[tuple[int, list[Exposure]]]:
     """Yield the rows set aside whose scores a client gets, by other holders."""
@@ -151,7 +151,8 @@ def _told(
 def path_note(names: Sequence[str], federation: Federation) -> str | None:
     """Return what organisations will be able to find out if l2 is chosen, if anything.
 
-    How many margins a path takes is not known before; it is rarely less than this.
+    The number of margins of a path is not known beforehand; it is rarely lower than
+    this.
     """
     problem = federation.problem
     if problem.path is None:
@@ -172,7 +173,7 @@ def path_note(names: Sequence[str], federation: Federation) -> str | None:
 
 
 def _matters(one: Exposure, n_margins: Sequence[int]) -> bool:
-    """Return whether there are margins, and more rows than would have to be known."""
+    """Return whether there are margins, and more rows than must be known."""
     return n_margins[one.client] > 0 and 0 < one.n_columns < one.n_rows
 
 
@@ -186,13 +187,16 @@ def _line(
     parts = [_group(names, one, n_margins) for one in own[:_MOST_GROUPS]]
     if n_more := len(own[_MOST_GROUPS:]):
         parts.append(f"and {counted(n_more, 'more group')} of rows")
-    told = f"up to {counted(n_margins, what)} per {of}"
-    return f"{names[own[0].client]} ({told}): {'; '.join(parts)}."
+    margins = f"up to {counted(n_margins, what)} per {of}"
+    return f"{names[own[0].client]} ({margins}): {'; '.join(parts)}."
 
 
 def _group(names: Sequence[str], one: Exposure, n_margins: int) -> str:
     features = counted(one.n_columns, "feature")  # levels of categories too
-    where = f"{', '.join(names[o] for o in one.others)} in {one.n_rows:,} shared rows"
+    whose = ", ".join(names[other] for other in one.others)
+    # A cell that several have counts for the first of them, also if it has it too.
+    own = f" ({one.n_own:,} of which it has itself)" if one.n_own else ""
+    where = f"{whose}{own} in {one.n_rows:,} shared rows"
     if n_margins < one.n_columns:
         return f"known rows give estimates of the {features} of {where}"
     known = counted(one.n_columns, "known row")

@@ -20,7 +20,7 @@ _DPI = 150
 
 @dataclass(frozen=True)
 class Convergence:
-    """What the figure of a run shows.
+    """The content of a run's figure.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def _draw_objectives(axes: Axes, run: Convergence) -> None:
     if len(primal):
         axes.set_ylim(*_range(primal, dual))
     title, what = "The optimum lies between P and D", "regularised loss"
-    if run.n_fits > 1:  # the model's own P is another number
+    if run.n_fits > 1:  # the model's own P is a different number
         title = f"P and D, summed over all {run.n_fits} fits"
         what = f"sum of {run.n_fits} regularised losses"
     axes.set_title(title, fontsize=11, color=INK)

@@ -34,10 +34,8 @@ Features are matched by name, rows by ID. LIBSVM and NPZ tables have features f0
 from __future__ import annotations
 
 import datetime
-import json
-from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -49,12 +47,12 @@ from hyfdca.crypto.schemes.registry import (
     SchemeName,
     SmallVectors,
 )
-from hyfdca.data.csv_form import is_encoding
 from hyfdca.data.held_out import HoldoutRule
 from hyfdca.data.tables import DATE_ORIGIN, label_text
 from hyfdca.errors import StudyError, as_study_error, plain_mistake
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.path import PathChoice
+from hyfdca.files import open_regular
 from hyfdca.maths.losses import make_loss
 from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.messages import Profile
@@ -65,10 +63,13 @@ from hyfdca.stages.alignment.messages import (
     SimilarIds,
     Uncovered,
 )
-from hyfdca.study.alternatives import alternatives
 from hyfdca.study.identity import public_identities
+from hyfdca.study.mistakes.alternatives import alternatives
+from hyfdca.study.mistakes.old_keys import refuse_no_organisations, refuse_old_keys
+from hyfdca.study.mistakes.settings import check_settings
 from hyfdca.study.roles import check_roles
-from hyfdca.study.tuning import Tuning, check_tuning
+from hyfdca.study.toml_files import parsed_toml
+from hyfdca.study.tuning import Tuning
 from hyfdca.study.values import (
     AtLeastOne,
     Character,
@@ -125,7 +126,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     missing: Missing = "refuse"
     blank_cells: BlankCells = "refuse"  # that another organisation has a value of
     uncovered: Uncovered = "refuse"  # cells that no organisation holds
-    categorical: list[str] = []  # columns that are categories, beside those of text
+    categorical: list[str] = []  # columns that are categories, besides those of text
     min_level_count: AtLeastOne = 5  # rows; rarer levels are "other"
     release_level_names: bool = True
     date_origin: datetime.date = DATE_ORIGIN
@@ -144,9 +145,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     label_column: str | None = None
     weight_column: str | None = None  # beside labels, like the next
     offset_column: str | None = None
-    ignore: list[str] = []  # columns that are no features, where there are such
+    ignore: list[str] = []  # columns that are not features, where they exist
     class_weight: Literal["balanced"] | dict[str, ClassWeight] | None = None
-    encoding: str | None = None  # of CSV files; what is not given is found by looking
+    encoding: str | None = None  # of CSV files; detected if not given
     delimiter: Character | None = None
     decimal: Decimal | None = None
     positive_label: str | int | float | None = None
@@ -157,7 +158,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     similar_levels: Literal["refuse", "allow"] = "refuse"
     disagreeing_cells: DisagreeingCells = "refuse"
     cell_tolerance: Annotated[float, msgspec.Meta(ge=0, le=0.1)] = 1e-6
-    key_epoch: KeyEpoch = 1  # raise it to have new keys made
+    key_epoch: KeyEpoch = 1  # raise it for new keys
     # For studies between machines
     quorum: Literal["all"] | AtLeastOne = "all"  # organisations a round needs
     phase_timeout: Seconds = 60.0  # for a reply
@@ -183,7 +184,7 @@ class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     name: str
     data: str | None = None  # between machines, each organisation names its own table
     features: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
-    ignore: list[str] = []  # columns that are no features
+    ignore: list[str] = []  # columns that are not features
     id_column: str | None = None
     label_column: str | None = None
     weight_column: str | None = None
@@ -209,7 +210,7 @@ class Evaluation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     holdout: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
     holdout_column: str | None = None  # of 0 and 1, instead
-    salt: str = ""  # with the same one, the same rows are set aside, and folds
+    salt: str = ""  # the same one gives the same rows set aside, and folds
     min_bin: AtLeastOne = 5  # rows
     curves: AtLeastOne | None = None  # rounds from one point to the next
     folds: Annotated[int, msgspec.Meta(ge=2, le=100)] | None = None
@@ -261,7 +262,8 @@ def load_with_content(path: Path) -> tuple[StudyFile, bytes]:
     StudyError
     """
     try:
-        content = path.read_bytes()
+        with open_regular(path) as file:
+            content = file.read()
     except (OSError, ValueError):  # of a path with a null character
         raise StudyError(
             f"Cannot read the study file {path}; give the path of a study file."
@@ -277,163 +279,19 @@ def parse(content: bytes, path: Path) -> StudyFile:
     StudyError
         The message names the path.
     """
+    raw = parsed_toml(content, f"The study file {path}")
+    refuse_old_keys(raw, path)
+    refuse_no_organisations(raw, path)
     try:
-        raw = msgspec.toml.decode(content)
-        _refuse_old_keys(raw, path)
-        _refuse_no_organisations(raw, path)
         file = msgspec.convert(raw, StudyFile)
-    except UnicodeDecodeError:
-        raise StudyError(
-            f"The study file {path} is not UTF-8; save it as UTF-8."
-        ) from None
-    except RecursionError:
-        raise StudyError(
-            f"The study file {path} has too many brackets in each other; correct it."
-        ) from None
     except msgspec.MsgspecError as error:
         raise StudyError(
             f"The study file {path} has a mistake{plain_mistake(error)}"
             f"{alternatives(error, StudyFile)}; correct it."
         ) from None
-    repeated = [n for n, c in Counter(c.name for c in file.clients).items() if c > 1]
-    if repeated:
-        raise StudyError(
-            f"The study file {path} names the organisation {repeated[0]!r} more than "
-            "once; give each its own name."
-        )
-    _check_quorum(path, file)
-    _check_uncovered(path, file.study)
-    _check_holdout(path, file.evaluation)
-    _check_folds(path, file)
-    as_study_error(
-        lambda: check_tuning(f"The study file {path}", file.study, file.tuning)
-    )
-    _check_curves(path, file)
-    for client in file.clients:
-        _check_labels_visible(file.study, client)
-    for encoding in (file.study.encoding, *(own.encoding for own in file.clients)):
-        if encoding is not None and not is_encoding(encoding):
-            raise StudyError(
-                f"The study file {path} names the encoding {encoding!r}, which is "
-                'unknown; use "utf-8", "cp1252" or another that Python knows.'
-            )
+    check_settings(file, path)
     public_identities({client.name: client.public_key for client in file.clients})
     as_study_error(lambda: make_loss(file.study.loss, file.study.loss_parameter))
     check_roles(file)
     as_study_error(file.chosen_algorithm)
     return file
-
-
-def _refuse_no_organisations(raw: dict[str, Any], path: Path) -> None:
-    if not raw.get("clients"):
-        raise StudyError(
-            f"The study file {path} names no organisations; add a table [[clients]] "
-            "with name and data for each organisation."
-        )
-
-
-# Keys of [study] that moved to [algorithm], with the algorithm they belong to.
-_MOVED = {
-    **dict.fromkeys(
-        ("variant", "step", "local_fraction", "iic", "min_rows", "paper_settings"),
-        "hyfdca",
-    ),
-    "bundle_settings": "bundle",
-    "algorithm": AUTO,
-}
-
-
-def _refuse_old_keys(raw: Any, path: Path) -> None:
-    """Refuse settings of algorithms in [study]; say how to write them now."""
-    study: Any = raw.get("study") if isinstance(raw, dict) else None
-    old = [key for key in _MOVED if isinstance(study, dict) and key in study]
-    if not old:
-        return
-    settings: dict[str, Any] = {"name": study.get("algorithm", _MOVED[old[0]])}
-    for key in old:
-        nested = isinstance(study[key], dict)
-        settings |= study[key] if nested else {key: study[key]}
-    settings.pop("algorithm", None)
-    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
-    raise StudyError(
-        f"The study file {path} has {', '.join(old)} in [study]; write a table "
-        f"[algorithm] with {' and '.join(lines)} instead."
-    )
-
-
-def _check_quorum(path: Path, file: StudyFile) -> None:
-    quorum, n_clients = file.study.quorum, len(file.clients)
-    if quorum != "all" and quorum > n_clients:
-        raise StudyError(
-            f"The study file {path} sets a quorum of {quorum} but has {n_clients} "
-            f'organisations; set quorum = "all", or at most {n_clients}.'
-        )
-
-
-def _check_uncovered(path: Path, study: Study) -> None:
-    """Refuse a filling that is not what the scaling makes of a cell nobody holds."""
-    if study.uncovered == "zero" and study.scale == "standard":
-        raise StudyError(
-            f'The study file {path} sets uncovered = "zero", but scale = "standard" '
-            'centres features; set uncovered = "mean", or scale = "maxabs" or "none".'
-        )
-
-
-def _check_holdout(path: Path, evaluation: Evaluation) -> None:
-    if evaluation.holdout and evaluation.holdout_column is not None:
-        raise StudyError(
-            f"The study file {path} sets both holdout and holdout_column; remove one "
-            "of them."
-        )
-
-
-def _check_folds(path: Path, file: StudyFile) -> None:
-    """Refuse several l2 without folds, and folds without several l2."""
-    l2, folds = file.study.l2, file.evaluation.folds
-    if isinstance(l2, list) and len(set(l2)) < len(l2):
-        raise StudyError(
-            f"The study file {path} has the same l2 twice; give different ones."
-        )
-    if isinstance(l2, float) == (folds is None):
-        return
-    if folds is None:
-        raise StudyError(
-            f"The study file {path} leaves l2 to be chosen, which needs folds; write "
-            "folds = 5 in a table [evaluation], or give one l2."
-        )
-    raise StudyError(
-        f"The study file {path} has folds, but one l2; give l2 as a list to choose "
-        'from, such as [1e-4, 1e-3, 1e-2], or as "auto", or leave folds out.'
-    )
-
-
-def _check_curves(path: Path, file: StudyFile) -> None:
-    """Refuse curves without rows set aside, without one model, or never measured."""
-    every, measured = file.evaluation.curves, file.study.measure_every
-    if every is None:
-        return
-    if not file.evaluation.rule:
-        raise StudyError(
-            f"The study file {path} has curves, but sets no rows aside; add holdout = "
-            "0.2 to the table [evaluation], or leave curves out."
-        )
-    if not isinstance(file.study.l2, float):
-        raise StudyError(
-            f"The study file {path} has curves, but leaves l2 to be chosen, so that "
-            "there is no one model to draw them of; give one l2, or leave curves out."
-        )
-    if every % measured:
-        raise StudyError(
-            f"The study file {path} sets curves = {every}, but measures every "
-            f"{measured} rounds; make curves a multiple of measure_every."
-        )
-
-
-def _check_labels_visible(study: Study, client: Client) -> None:
-    if client.label or study.labels_visible_to_holders:
-        return
-    raise StudyError(
-        f"Organisation {client.name!r} has no labels but would learn them, because the "
-        "sign of a dual is the label; set labels_visible_to_holders = true if all "
-        "organisations agree."
-    )

@@ -1,4 +1,4 @@
-"""What became of columns that are not numbers, in sentences."""
+"""Sentences about columns that are not numbers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import datetime
 from collections.abc import Sequence
 
 from hyfdca.data.tables import Kind, listed
-from hyfdca.model.categories import MISSING, OTHER
+from hyfdca.model.categories import OTHER, shown_level
 from hyfdca.model.file import CategoryEntry
 from hyfdca.stages.levels.features import Levels
 
 
 def kind_word(kind: Kind, origin: datetime.date) -> str:
-    """Return what a kind of column is, and what is done with it."""
+    """Describe a kind of column, and how it is used."""
     words: dict[Kind, str] = {
         "number": "number",
         "boolean": "true or false, as 1 or 0",
@@ -42,7 +42,7 @@ def kind_notes(
     each = zip(levels.entries.items(), widths, strict=True)
     notes += [_category(name, entry, width) for (name, entry), width in each]
     notes += [
-        f"The levels {code!r} and {bare!r} of {name!r} differ in leading zeros alone; "
+        f"The levels {code!r} and {bare!r} of {name!r} differ only in leading zeros; "
         "if they are one, an organisation may have saved codes as numbers: write them "
         "alike, as text."
         for name, entry in levels.entries.items()
@@ -70,9 +70,6 @@ def _category(column: str, entry: CategoryEntry, width: int) -> str:
         return f"{what}; the names of its levels are not released."
     if not width:
         return f"{what}: it has a single level that is not rare, or none."
-    names = [*entry.levels, *[OTHER] * entry.has_other]
-    return f"{what}: {_named(names)}, compared with {_named([entry.reference or ''])}."
-
-
-def _named(levels: Sequence[str]) -> str:
-    return listed([level or MISSING for level in levels])
+    names = [*map(shown_level, entry.levels), *[OTHER] * entry.has_other]
+    reference = shown_level(entry.reference or "")
+    return f"{what}: {listed(names)}, compared with {listed([reference])}."

@@ -41,7 +41,7 @@ class Present(Message, frozen=True):
 class BeginRequest(Message, frozen=True):
     """Begin a run of the study; pending requests up to a number are obsolete.
 
-    What was chosen for the run is None where it is as in the study file.
+    Choices for the run are None where they equal the study file.
     """
 
     after: Annotated[Number, Seen("numbers")]
@@ -84,15 +84,15 @@ class KeepRequest(Message, frozen=True):
 
 
 class Kept(Message, frozen=True):
-    """The state is saved; what the client says it was sent."""
+    """The state is saved; the client's account of what it was sent."""
 
     account: Annotated[Account, Seen("accounts")]
 
 
 class StopRequest(Message, frozen=True):
-    """The study ends after a round, for a reason that its file has.
+    """The study ends after a round, for a reason that its file allows.
 
-    The relative gap is that of the model which is about to be released.
+    The relative gap is that of the model about to be released.
     """
 
     round: Annotated[Round, Seen("numbers")]

@@ -1,4 +1,4 @@
-"""The outcome of a study: model, result, history and figure, each written whole."""
+"""The outcome of a study: model, result, history and figure, as atomic files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from hyfdca.stages.validation.sums import LOSS, SCORE
 from hyfdca.study.about import Asked, about
 from hyfdca.study.ending import Ending
 from hyfdca.study.kind_notes import kind_notes
-from hyfdca.study.local.study import Consortium, Run
+from hyfdca.study.local.run import Consortium, Run
 from hyfdca.training.interrupts import interruptible
+from hyfdca.training.loss_units import size_warning, unit_note
 from hyfdca.training.reports import RoundReport
 
 Watcher = Callable[[Run, RoundReport], None]
@@ -55,7 +56,7 @@ class Outcome:
     weights : array (n_features, n_outputs)
         The intercept, if there is one, comes last.
     seconds : float
-        From the first exchange of training to the last, measuring included.
+        From the first exchange of training to the last, including measuring.
     pooled_primal : float or None
         The optimum of the pooled data; only a demonstration knows it.
     asked : Asked or None
@@ -102,7 +103,7 @@ class Outcome:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the user ended the training before its time."""
+        """Whether the user interrupted the training."""
         return self.ending.stop_reason == "interrupted"
 
     @property
@@ -118,8 +119,15 @@ class Outcome:
         path = self.run.path
         if path is None:
             return {"path": None, "path_score": None}
-        score = "log_loss" if self.run.study.loss == "logistic" else "mean loss"
-        return {"path": [asdict(row) for row in path], "path_score": score}
+        return {"path": [asdict(row) for row in path], "path_score": self._path_score}
+
+    @property
+    def _path_score(self) -> str:
+        """Return what the mean over folds is; it is weighted and added up as P is."""
+        study, n_classes = self.run.study, len(self.run.consortium.classes)
+        is_plain = n_classes <= 2 and study.class_weight is None
+        is_log_loss = study.loss == "logistic" and is_plain
+        return "log_loss" if is_log_loss else "mean loss"
 
     def traffic(self) -> Traffic:
         """Return the total traffic, from alignment to the model's release."""
@@ -139,6 +147,7 @@ class Outcome:
 
         ``filled_cells`` were blank at an organisation that got another one's value.
         ``rows_without_label`` and ``rows_of_weight_zero`` were left out of the study.
+        ``loss_notes`` has the loss's parameter in units of the target, and warnings.
         ``path`` has a record per l2, the largest first, where it was chosen.
         ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
         ``accuracy``, of classes, and ``r_squared`` and ``mean_absolute_error``, of
@@ -167,6 +176,7 @@ class Outcome:
             "dual": self.certificate.dual,
             "relative_gap": self.certificate.relative_gap,
             "l2": self.l2,
+            "loss_notes": self._loss_notes(),
             **self._path_entries(),
             "pooled_primal": self.pooled_primal,
             "relative_loss": self.relative_loss,
@@ -182,14 +192,26 @@ class Outcome:
         return result if warning is None else {**result, "warning": warning}
 
     def summary(self) -> Summary:
-        """Return what users are shown."""
+        """Return the summary for users."""
         run = self.run
         names = run.consortium.names
         kinds = kind_notes(run.consortium.levels, run.study.date_origin, names)
-        notes = (*run.notes, *kinds)
         result = self.result()
+        notes = (*run.notes, *kinds, *result["loss_notes"])
         exposed = tuple(result["about"]["exposed"])
         return Summary(run.study.name, result, run.consortium, exposed, notes)
+
+    def _loss_notes(self) -> list[str]:
+        """Return what users should know about the size of the loss's parameter."""
+        run, loss = self.run, self.run.training.settings.loss
+        is_scaled = run.study.scale_target is not False
+        target = run.target if is_scaled else None
+        start = run.training.progress.start
+        notes = (
+            unit_note(loss, run.target, run.study.label_column or "the target"),
+            size_warning(loss, target, start),
+        )
+        return [note for note in notes if note]
 
     def history(self) -> list[dict[str, Any]]:
         """Return the records of ``history.json``, one per round, with participants.
@@ -245,6 +267,7 @@ class Outcome:
             categories=dict(run.consortium.levels.entries),
             dates=run.consortium.columns.named("date"),
             date_origin=study.date_origin,
+            similar_levels=study.similar_levels,
         )
 
     def _training_entry(self) -> TrainingEntry:
@@ -282,7 +305,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Summary:
-    """What users are shown of a trained study.
+    """The summary of a trained study for users.
 
     Parameters
     ----------
@@ -291,7 +314,7 @@ class Summary:
     exposed : tuple of str
         What organisations can find out about each other's cells.
     notes : tuple of str
-        What was noticed while tables were read, and what became of columns.
+        What was noticed while tables were read, and how columns are used.
     """
 
     name: str
@@ -304,7 +327,7 @@ class Summary:
 def train(run: Run, watch: Watcher) -> Outcome:
     """Run a study's rounds, passing each report to ``watch``.
 
-    The first Ctrl-C ends them in order, as ``interruptible`` says.
+    The first Ctrl-C ends them cleanly, as in ``interruptible``.
     """
     training, started = run.training, time.perf_counter()
     before = training.progress.seconds  # of a run that was resumed
@@ -316,7 +339,7 @@ def train(run: Run, watch: Watcher) -> Outcome:
 
 
 def conclude(run: Run, seconds: float = 0.0) -> Outcome:
-    """Release the model of a run whose rounds are over, and test it if it is to be."""
+    """Release the model of a run whose rounds are over, and test it if required."""
     return run.training.conclude(lambda weights: _tested(run, weights, seconds))
 
 
@@ -324,7 +347,7 @@ def _tested(run: Run, weights: FloatArray, seconds: float) -> Outcome:
     certificate = run.certificate
     assert certificate is not None  # noqa: S101  # a run that ended has been measured
     outcome = Outcome(run, weights, certificate, seconds)
-    # There is nothing to say of a model that diverged; its scores may be of any size.
+    # A diverged model is not tested: its scores may have any size.
     if run.evaluator is None or outcome.ending.stop_reason == "diverged":
         return outcome
     return replace(outcome, evaluation=run.evaluator.test(as_bytes(outcome.model())))

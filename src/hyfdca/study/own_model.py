@@ -1,8 +1,8 @@
-"""What an organisation knows of the model, to compare with the file that comes.
+"""What an organisation knows about the model, to compare with the file it receives.
 
 It knows the weights and the scaling of its own columns, the intercept, what its study
-file and the classes say, and how the study ended. All of that is saved when its weights
-are confirmed, because the model may come after a restart.
+file and the classes say, and how the study ended. All of this is saved when its weights
+are confirmed, because the model may arrive after a restart.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hyfdca.study.client.stages import ClientStages
 from hyfdca.study.plan import Plan
 
 MISFIT = "the model does not fit"  # starts the reason of a refusal
-# So does this, where a client has nothing to compare the model with.
+# likewise, if a client has nothing to compare the model with
 NO_RECORD = (
     f"{MISFIT} this organisation, which has no record of weights that it released"
 )
@@ -33,7 +33,7 @@ NO_RECORD = (
 _SCALING = ("offsets", "scales", "fillings")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OwnModel:
     """One organisation's part of the model, in the units of training.
 
@@ -42,22 +42,22 @@ class OwnModel:
     columns : list of str
         Its columns.
     widths : array (columns,)
-        How many features each is.
+        How many features each has.
     levels : dict of str to dict of str to int
         By column that is a category: the places of its own levels among its features.
     weights : array (features, n_outputs)
     scaling : array (3, columns that are numbers)
         Offset, scale and filling.
     intercept : array (n_outputs,) or None
-        None if it has no part in it.
+        The intercept; None if the client does not know it.
     bias : float
-        What the intercept is multiplied by.
+        The factor of the intercept.
     target : array (2,) or None
         Centre and scale of the target; None without labels.
     facts : dict of str to str
-        What the study file says of the model, as JSON, by what it is.
+        What the study file says about the model, as JSON, by subject.
     dates, others : list of str
-        Columns that are dates, and that are not; blank ones may be either.
+        Columns that are dates, and columns that are not; blank ones may be either.
     ending : tuple of (int, float, str) or None
         Rounds, relative gap and reason, as they were announced.
     """
@@ -104,19 +104,20 @@ def _facts_of_study(plan: Plan, classes: Sequence[str]) -> dict[str, str]:
     return _as_json(
         {
             "the loss": (study.loss, study.loss_parameter),
-            # Where it is chosen, only its range is known.
+            # If it is chosen, only its range is known.
             "l2": None if plan.training.path else plan.training.l2_strength,
             "the order of the classes": classes,
             "the positive label": study.positive_text,
             "the kind of scaling": study.scale,
             "what becomes of blank cells": study.missing,
             "the day from which dates are counted": study.date_origin,
+            "what becomes of similar levels": study.similar_levels,
         }
     )
 
 
 def _facts_of_model(model: ModelFile) -> dict[str, str]:
-    """Return the same of a model."""
+    """Return the same facts about a model."""
     return _as_json(
         {
             "the loss": (model.loss, model.loss_parameter),
@@ -126,6 +127,7 @@ def _facts_of_model(model: ModelFile) -> dict[str, str]:
             "the kind of scaling": model.scaling.scale,
             "what becomes of blank cells": model.scaling.missing,
             "the day from which dates are counted": model.date_origin,
+            "what becomes of similar levels": model.similar_levels,
         }
     )
 
@@ -146,12 +148,12 @@ def _levels(stages: ClientStages) -> dict[str, dict[str, int]]:
 
 
 def check_model(content: bytes, own: OwnModel) -> None:
-    """Refuse a model that differs from what the organisation knows of it.
+    """Refuse a model that differs from what the organisation knows about it.
 
     Raises
     ------
     RemoteProtocolError
-        If it is no model.
+        If it is not a model.
     RefusedError
         If it does not fit; one plain sentence that names what differs.
     """
@@ -167,7 +169,7 @@ def check_model(content: bytes, own: OwnModel) -> None:
 
 
 def _differences(model: ModelFile, own: OwnModel) -> Iterator[str]:
-    """Yield what of a model differs, in words."""
+    """Yield the differences of a model, in words."""
     facts = _facts_of_model(model)
     yield from (what for what, fact in own.facts.items() if facts.get(what) != fact)
     if not set(own.dates) <= set(model.dates) or set(own.others) & set(model.dates):
@@ -194,7 +196,7 @@ def _differences(model: ModelFile, own: OwnModel) -> Iterator[str]:
 def _feature_names(
     model: ModelFile, own: OwnModel, column: str, width: int
 ) -> list[str]:
-    """Return the features of a column in the model; none if its levels differ."""
+    """Return the features of a column in the model; None if its levels differ."""
     if column not in own.levels:
         return [column]
     entry = model.categories.get(column)

@@ -50,8 +50,8 @@ class Plan:
     bias : float or None
         The value of the bias feature; None without an intercept, or with a free one.
     participation : Participation
-        Who is drawn for which round. It is complete only if no round may proceed
-        without an organisation.
+        The organisations drawn for each round. It is complete only if no round may
+        proceed without an organisation.
     quorum : int
         How many organisations must be present for a round.
     phase_timeout : float
@@ -61,13 +61,14 @@ class Plan:
     prediction_ids : {"blinded", "keyed"}
         How holders find the rows that are asked for.
     evaluation : Evaluation
-        Which rows are set aside, and how the model is tested on them.
+        The rows that are set aside, and how the model is tested on them.
     file : StudyFile
         The study file that all have agreed to.
     run : RunChoice
-        Which run of the study this is, and what was chosen for it.
+        The run of the study, and what was chosen for it.
     is_rehearsal : bool
-        All parties are in one process, so the model may be released at any time.
+        Whether all parties are in one process, so that the model may be released at any
+        time.
     """
 
     study_hash: bytes
@@ -105,7 +106,7 @@ class Plan:
             If the study file does not leave these settings open.
         """
         file = tuned(self.file, run)
-        # All that a run may change is about training.
+        # A run may only change training.
         return replace(self, training=_settings(file, self.training.loss), run=run)
 
 
@@ -151,9 +152,9 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
 
 
 def _check_uncovered(study: Study, training: TrainingSettings) -> None:
-    """Refuse means for cells of nobody where centring features changes the model.
+    """Refuse means for uncovered cells where centring features changes the model.
 
-    Only an intercept without penalty makes up for it.
+    Only an intercept without penalty compensates for it.
     """
     is_free = training.free_intercept or study.scale == "standard"
     if study.uncovered == "mean" and not is_free:
@@ -185,7 +186,7 @@ def alignment_settings(file: StudyFile) -> AlignmentSettings:
 
 
 def _participation(study: Study, names: Sequence[str]) -> Participation:
-    """Return who takes part when, with organisations by rank.
+    """Return the participation, with organisations by rank.
 
     If a round may proceed without an organisation, participation is not complete.
     """
@@ -234,7 +235,7 @@ def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
 
 
 def path_of(file: StudyFile) -> Path | None:
-    """Return the strengths that l2 is chosen among; None if the study has one."""
+    """Return the strengths among which l2 is chosen; None if the study has one."""
     study, evaluation = file.study, file.evaluation
     if isinstance(study.l2, float) or evaluation.folds is None:
         return None

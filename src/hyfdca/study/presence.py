@@ -1,4 +1,4 @@
-"""Who is present: the server's side of the messages about a study as a whole."""
+"""Tracks presence: the server's side of the messages about a study as a whole."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from hyfdca.errors import StudyError
+from hyfdca.federation.blame import WRONG_PART
 from hyfdca.model.file import StopReason
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.server_session import (
@@ -24,8 +25,8 @@ from hyfdca.study.plan import PROTOCOL, Plan
 
 T = TypeVar("T")
 
-# Limits for a member that is present, per round: network failures may pass, refusals
-# hardly ever do.
+# Limits for a present member, per round: network failures may resolve themselves,
+# refusals hardly ever do.
 _MOST_FAILURES, _MOST_REFUSALS = 20, 3
 REFUSED = "refused"  # starts the reason of a refusal
 
@@ -47,7 +48,7 @@ class StudyNetwork(Protocol):
 
 
 class MisfitError(StudyError):
-    """The model does not fit what a member knows of it.
+    """The model does not fit what a member knows about it.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class MisfitError(StudyError):
 
 
 class Presence:
-    """Tracks which members are present; has them save and restore rounds.
+    """Tracks which members are present; lets them save and restore rounds.
 
     Parameters
     ----------
@@ -79,11 +80,11 @@ class Presence:
         self.quorum = plan.quorum
         self._session = ServerSession(STUDY_TOKEN, m.PHASES)
         self.present: dict[int, m.Present] = {}
-        self._told: dict[int, set[str]] = {}  # by member, since its last round
+        self._reported: dict[int, set[str]] = {}  # by member, since its last round
         self._away: set[int] = set()  # members reported as unavailable
         # Since the last successful round, by member and whether it refused
         self._n_failures: dict[tuple[int, bool], int] = {}
-        self.accounts: list[Account] = []  # that members gave of what they were sent
+        self.accounts: list[Account] = []  # members' accounts of what they were sent
         self.traffic = Traffic()
 
     @property
@@ -150,13 +151,14 @@ class Presence:
         if isinstance(failure, BadReplyError) and failure.is_final:
             raise StudyError(self._dispute(failure))
         for client, reason in failure.reasons.items():
-            if is_by_policy(reason):  # it would say so again
+            if is_by_policy(reason):  # it would repeat the refusal
                 said = _plain(reason)
                 said = said[:1].lower() + said[1:]
                 raise StudyError(f"{self._one_of(failure, client)} refuses: {said}.")
             self.present.pop(client, None)
             self._note(client, reason)
-            is_refusal = reason.startswith(REFUSED)
+            # A client answers nothing more after some sums that do not open.
+            is_refusal = reason.startswith(REFUSED) or reason == WRONG_PART
             n_failures = self._n_failures.get((client, is_refusal), 0) + 1
             self._n_failures[client, is_refusal] = n_failures
             most = _MOST_REFUSALS if is_refusal else _MOST_FAILURES
@@ -174,7 +176,7 @@ class Presence:
         return f"{who} is wrong: {why}; the study ends without a model."
 
     def _one_of(self, failure: ClientsFailedError | BadReplyError, client: int) -> str:
-        """Return a member that failed, or all of whom one is the cause."""
+        """Return a member that failed, or all of which one is the cause."""
         if isinstance(failure, ClientsFailedError) or len(failure.clients) == 1:
             return self._name(client)
         names = [repr(self._plan.names[client]) for client in failure.clients]
@@ -184,7 +186,7 @@ class Presence:
         """Reset the counts of failures after a successful round."""
         self._n_failures.clear()
         for client in self.present:
-            self._told.pop(client, None)
+            self._reported.pop(client, None)
 
     def _note(self, client: int, reason: str) -> None:
         self.present.pop(client, None)
@@ -193,15 +195,15 @@ class Presence:
 
     def _tell_once(self, client: int, what: str) -> None:
         """Report something about a member once, even if it alternates with calls."""
-        told = self._told.setdefault(client, set())
-        if what not in told:
-            told.add(what)
+        reported = self._reported.setdefault(client, set())
+        if what not in reported:
+            reported.add(what)
             self.tell(f"{self._name(client)} {what}.")
 
     # Checkpoints
 
     def begin(self, after: int) -> None:
-        """Have everybody restart with nothing but the study's keys.
+        """Let everybody restart with only the study's keys.
 
         They need not answer requests of other stages up to this number.
         """
@@ -209,7 +211,7 @@ class Presence:
         self._ask("begin", dict.fromkeys(self.everyone, request))
 
     def keep(self, number: int, relative_gap: float | None) -> None:
-        """Have every present member save the state after a round."""
+        """Let every present member save the state after a round."""
         here = sorted(self.present)
         request = m.KeepRequest(number, relative_gap, here, self.accounts)
         kept = self._run(
@@ -220,7 +222,7 @@ class Presence:
     def send_back(
         self, kept: Mapping[int, int], clients: Iterable[int], after: int
     ) -> None:
-        """Have each of these members restore the last round that it committed.
+        """Let each of these members restore the last round that it committed.
 
         They need not answer requests of other stages up to this number.
         """
@@ -237,15 +239,15 @@ class Presence:
         self._ask("stop", dict.fromkeys(sorted(self.present), stop))
 
     def finish(self, model: bytes, clients: Iterable[int]) -> list[int]:
-        """Send the model to members; return those that need not be sent it again.
+        """Send the model to members; return those that do not need it again.
 
-        A member that has no record of its weights, such as after ``--restart``, can
+        A member without a record of its weights, for example after ``--restart``, can
         never accept it. A sentence says how its user gets the file.
 
         Raises
         ------
         MisfitError
-            If it does not fit what a member knows of it.
+            If it does not fit what a member knows about it.
         """
         notice = m.FinishNotice(model, self.accounts)
         notices = {c: notice for c in clients if c in self.present}

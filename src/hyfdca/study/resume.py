@@ -27,15 +27,15 @@ from hyfdca.study.validating import note_before, validator_of
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
 _STARTS, _PREPARATION = "starts", "preparation"
-_ASKED = "asked"  # which run organisations were last asked to begin
+_ASKED = "asked"  # the run that organisations were last asked to begin
 _NUMBERS = 2**32  # request numbers reserved for each start of the server
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ServerPreparation:
     """How a run of a study began: enough to replay it."""
 
-    run: bytes  # which one, and what was chosen for it
+    run: bytes  # the run, and what was chosen for it
     number: int  # of the last request before
     group_secret: bytes
     holders: list[int]  # who had the study's keys before
@@ -53,7 +53,7 @@ class ReadyStudy:
 
 
 def run_asked_for(archive: Archive) -> int:
-    """Return the last run that any organisation was asked to begin; 0: none yet."""
+    """Return the last run that any organisation was asked to begin; 0 for none."""
     with reading(archive.damage(_ASKED)):
         return int(archive.read(_ASKED) or b"0")
 
@@ -78,7 +78,7 @@ class ResumableStudy:
         Raises
         ------
         StoreError, CheckpointError
-            If what members said of the last round cannot be read.
+            If members' accounts of the last round cannot be read.
         """
         self._presence.accounts = last_accounts(self._archive)
         self.number_again()

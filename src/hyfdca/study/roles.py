@@ -1,4 +1,4 @@
-"""The columns of an organisation's table that are something else than features."""
+"""The columns of an organisation's table that are not features."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def roles_of(study: Study, client: Client) -> ColumnRoles:
 
 
 def target_settings(file: StudyFile) -> TargetSettings:
-    """Return what the study says of labels, weights and offsets."""
+    """Return the study's settings for labels, weights and offsets."""
     study = file.study
     roles = [roles_of(study, client) for client in file.clients if client.label]
     weights = study.class_weight
@@ -69,9 +69,9 @@ def target_settings(file: StudyFile) -> TargetSettings:
 
 
 def _target_scaling(study: Study) -> Literal["none", "scale", "centre"]:
-    """Return how targets are scaled: centred too, unless the intercept is penalised.
+    """Return how targets are scaled: also centred, unless the intercept is penalised.
 
-    An intercept that is to have a penalty has it for the mean of the targets too.
+    A penalised intercept is penalised for the mean of the targets too.
     """
     task = make_loss(study.loss, study.loss_parameter).task
     if task == "classification" or study.scale_target is False:
@@ -81,7 +81,7 @@ def _target_scaling(study: Study) -> Literal["none", "scale", "centre"]:
 
 
 def check_roles(file: StudyFile) -> None:
-    """Refuse columns with two roles, and weights at some label holders alone.
+    """Refuse columns with two roles, and weights at only some label holders.
 
     Raises
     ------

@@ -60,7 +60,7 @@ class Prepared:
 
 
 class StudyServer:
-    """Has members agree on keys, align their tables, and scale them.
+    """Lets members agree on keys, align their tables, and scale them.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class StudyServer:
         Parameters
         ----------
         holders : collection of int
-            Who already has the study's keys.
+            The clients that already have the study's keys.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class StudyServer:
         )
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
-        """Have all members agree on the same keys; return the adders."""
+        """Let all members agree on the same keys; return the adders."""
         self._session.enter(key_messages.PHASES)
         return self._run("keys", self._agreed(holders))
 
@@ -144,9 +144,9 @@ class StudyServer:
         return alignment
 
     def align_held_out(self, columns: Alignment) -> Alignment | None:
-        """Match the rows that are set aside, if there are any, as the others were."""
+        """Match the rows that are set aside, if there are any, like the others."""
         trained = TrainedRows(columns.classes, self._pseudonyms)
-        self._pseudonyms = []  # large, and not needed any more
+        self._pseudonyms = []  # large, and no longer needed
         if not self._plan.evaluation.rule:
             return None
         self._check_level_names(columns.named("category"))
@@ -165,7 +165,7 @@ class StudyServer:
             )
 
     def share_secrets(self, columns: Alignment) -> None:
-        """Have those who hold the same rows or columns share a secret."""
+        """Let holders of the same rows or columns share a secret."""
         if self._plan.encryption.scheme == "none":
             return
         self._session.enter(GROUP_PHASES)
@@ -173,14 +173,14 @@ class StudyServer:
         self._run("groups", share_secrets(self._session, sets))
 
     def share_labels(self, alignment: Alignment, adders: Adders) -> TargetScaling:
-        """Have members learn what they lack of labels, weights and their scale."""
+        """Let members learn the labels, weights and target scale that they lack."""
         self._session.enter(label_messages.PHASES)
         targets = self._plan.alignment.targets
         server = LabelServer(alignment, targets, adders, self._session)
         return self._run("labels", server.run())
 
     def agree_levels(self, columns: Alignment, adders: Adders) -> Levels:
-        """Have the holders of categories agree on their levels, if there are any."""
+        """Let the holders of categories agree on their levels, if there are any."""
         if not columns.is_category.any():
             return levels_of_numbers(columns)
         self._session.enter(LEVEL_PHASES)
@@ -188,7 +188,7 @@ class StudyServer:
         return self._run("levels", server.run())
 
     def scale(self, levels: Levels, adders: Adders) -> Scaling:
-        """Have every member scale its own numbers, after the sums this needs."""
+        """Let every member scale its own numbers, after the sums that this needs."""
         plan, n_samples = self._plan, levels.columns.layout.samples.n_items
         self._session.enter(SCALING_PHASES)
         server = ScalingServer(levels.numbers, n_samples, adders, self._session)

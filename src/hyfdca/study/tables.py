@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hyfdca.data.csv_form import CsvForm
@@ -18,6 +19,22 @@ from hyfdca.study.file import Client, Evaluation, Study
 from hyfdca.study.roles import roles_of
 
 
+def common_columns(study: Study, client: Client) -> Columns:
+    """Return how an organisation's files are read, to train and to predict."""
+    roles = roles_of(study, client)
+    return Columns(
+        id=roles.id,
+        label=roles.label,
+        offset=roles.offset,
+        rows_by_order=study.rows == "by order",
+        csv=CsvForm(
+            client.encoding or study.encoding,
+            client.delimiter or study.delimiter,
+            client.decimal or study.decimal,
+        ),
+    )
+
+
 def table_of(
     study: Study,
     client: Client,
@@ -30,22 +47,14 @@ def table_of(
     ------
     StudyError
     """
-    roles, column = roles_of(study, client), evaluation.holdout_column
-    columns = Columns(
-        id=roles.id,
-        label=roles.label,
+    column = evaluation.holdout_column
+    columns = replace(
+        common_columns(study, client),
         features=tuple(map(normalised, client.features)) if client.features else None,
         has_label=client.label,
-        rows_by_order=study.rows == "by order",
         ignored=tuple(map(normalised, client.ignore)),
         ignored_if_present=tuple(map(normalised, study.ignore)),
-        csv=CsvForm(
-            client.encoding or study.encoding,
-            client.delimiter or study.delimiter,
-            client.decimal or study.decimal,
-        ),
-        weight=roles.weight,
-        offset=roles.offset,
+        weight=roles_of(study, client).weight,
         holdout=None if column is None else normalised(column),
         categorical=tuple(map(normalised, study.categorical)),
         text_is_category=True,
@@ -86,7 +95,7 @@ def table_of(
 
 
 def _hint(error: TableError, columns: Columns) -> str:
-    """Return what else to do about a table that lacks a column."""
+    """Return further advice about a table that lacks a column."""
     if not isinstance(error, MissingColumnsError):
         return ""
     if error.key == "ignore":

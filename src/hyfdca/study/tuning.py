@@ -1,4 +1,4 @@
-"""What the runs of a study may change, within ranges that all have agreed to.
+"""What runs of a study may change, within ranges to which all have agreed.
 
 The table ``[tuning]`` of a study file leaves settings open. The coordinator chooses
 them for a run; every organisation checks the choice against its own study file. Without
@@ -62,7 +62,7 @@ SETTINGS = ("l2", "tol", "max_rounds")
 
 
 class RunChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which run of a study it is, and the settings chosen for it; None: the file's."""
+    """The number of a run and the settings chosen for it; None: the file's."""
 
     number: RunNumber = 1
     l2: Positive | None = None
@@ -81,7 +81,7 @@ class RunChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RunChoice:
-        """Return what ``to_bytes`` gave; raises ``MsgspecError`` for anything else."""
+        """Return the choice that ``to_bytes`` gave, or raise ``MsgspecError``."""
         return msgspec.json.decode(content, type=RunChoice)
 
 
@@ -89,7 +89,7 @@ FIRST_RUN = RunChoice()
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that was chosen for a run, and what the study file says of it."""
+    """A setting that was chosen for a run, with the study file's value and range."""
 
     setting: str
     value: float
@@ -140,7 +140,7 @@ def check_choice(
     Parameters
     ----------
     n_before : int, optional
-        How many other runs have trained a round; by default all of lower numbers.
+        How many other runs have trained a round; by default all with lower numbers.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def choice_after(last: int, is_taken: bool, options: Iterable[str]) -> RunChoice
     Parameters
     ----------
     is_taken : bool
-        The number of the last run cannot be given again.
+        Whether the number of the last run cannot be reused.
 
     Raises
     ------

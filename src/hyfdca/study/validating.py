@@ -27,7 +27,7 @@ class Validator:
     every : int
         Rounds from one point of the curves to the next.
     session : ServerSession
-        Of the training, which continues afterwards.
+        The session of the training, which continues afterwards.
     driver : Driver
         Carries the requests of the stage.
     """
@@ -38,13 +38,13 @@ class Validator:
     driver: Driver
 
     def is_due(self, round_number: int) -> bool:
-        """Return whether the study file wants a point after this round."""
+        """Return whether the study file requires a point after this round."""
         return round_number % self.every == 0
 
     def measure(
         self, round_number: int, point: Point, traffic: Traffic
     ) -> dict[str, float]:
-        """Return what the record of the round says of rows set aside."""
+        """Return the round's record about rows set aside."""
         with self.session.visiting(PHASES):
             conversation = self.server.run(round_number, point)
             return self.driver.run(conversation, traffic)
@@ -62,12 +62,12 @@ def note_before(plan: Plan, runner: Runner) -> str | None:
 
 
 def validator_of(plan: Plan, prepared: Prepared, driver: Driver) -> Validator | None:
-    """Return what measures the points of the curves; None if the study has none.
+    """Return the measurer of the curves' points; None if the study has none.
 
     Raises
     ------
     StudyError
-        If a label holder has no part in the intercept.
+        If a label holder does not know the intercept.
     """
     held_out, every = prepared.held_out, plan.evaluation.curves
     if held_out is None or every is None:
@@ -84,7 +84,7 @@ def validator_of(plan: Plan, prepared: Prepared, driver: Driver) -> Validator | 
 def _check_bias(plan: Plan, prepared: Prepared, receivers: list[int]) -> None:
     """Refuse a label holder that does not know the penalised intercept.
 
-    It is a feature of those who count the loss of a training row.
+    It is a feature of clients that count the loss of a training row.
     """
     layout = prepared.federation.layout
     for client in receivers:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Annotated, Literal
 
 import msgspec
 
+_CONTROLS = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # categories of Unicode
 LARGEST = 1e100  # squares and inverses of settings must stay finite
 Positive = Annotated[float, msgspec.Meta(ge=1.0 / LARGEST, le=LARGEST)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -13,7 +15,7 @@ ClassWeight = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Tolerance = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 KeyEpoch = Annotated[int, msgspec.Meta(ge=1, le=2**32)]
-# Of a host or of the server: used in certificates, settings and commands.
+# Names of a host or the server, used in certificates, settings and commands.
 HostName = Annotated[
     str,
     msgspec.Meta(
@@ -28,3 +30,8 @@ Decimal = Literal[".", ","]
 PredictionIds = Literal["blinded", "keyed"]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Strengths = Annotated[list[Positive], msgspec.Meta(min_length=2, max_length=100)]
+
+
+def without_controls(text: str) -> str:
+    """Return a text with blanks for the characters that a terminal would obey."""
+    return "".join(" " if unicodedata.category(c) in _CONTROLS else c for c in text)

@@ -1,4 +1,4 @@
-"""Solving a problem in one place, to a certified gap: what a federation is held to."""
+"""Solves a problem in one place, to a certified gap: a yardstick for federations."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class CentralOptimum:
     ----------
     weights : array (n_features, n_outputs)
     primal, dual : float
-        The optimum is between them.
+        Bounds between which the optimum lies.
     method : str
-        What found them.
+        The method that found them.
     """
 
     weights: FloatArray
@@ -47,8 +47,8 @@ class CentralOptimum:
     def relative_loss(self, primal: float) -> float:
         """Return (P(w) - P*) / P*, with the lower bound as P*.
 
-        So it is never negative, and too large by ``relative_gap`` at most. NaN where
-        the optimum is zero.
+        So it is never negative, and at most ``relative_gap`` too large. NaN if the
+        optimum is zero.
         """
         return (primal - self.dual) / self.dual if self.dual > 0.0 else math.nan
 
@@ -57,7 +57,7 @@ Solver = Callable[[Objective, float], CentralOptimum]
 
 
 def by_ascent(problem: Objective, gap: float) -> CentralOptimum:
-    """Solve by dual coordinate ascent, which is good at few or sparse rows."""
+    """Solve by dual coordinate ascent, which suits few or sparse rows."""
     found = reference_optimum(problem, gap, _EPOCHS)
     return CentralOptimum(
         found.weights, found.primal, found.dual, "dual coordinate ascent"
@@ -67,7 +67,7 @@ def by_ascent(problem: Objective, gap: float) -> CentralOptimum:
 def by_bundle(problem: Objective, gap: float) -> CentralOptimum:
     """Solve by the bundle method, with one client that has everything.
 
-    It is good at few features: the client's rows are in many buckets.
+    It suits few features: the client's rows are in many buckets.
     """
     partition = horizontal(*problem.X.shape, 1)
     layout = layout_of(partition)
@@ -101,10 +101,9 @@ def by_bundle(problem: Objective, gap: float) -> CentralOptimum:
 def central_optimum(
     problem: Objective, gap: float, solvers: Iterable[Solver] | None = None
 ) -> CentralOptimum:
-    """Solve a problem by the first solver that gets to the relative gap.
+    """Solve a problem with the first solver that reaches the relative gap.
 
-    If none does, that with the smallest gap counts; its P and D are bounds all the
-    same.
+    If none does, the one with the smallest gap counts; its P and D are still bounds.
     """
     tried = []
     for solve in _solvers(problem) if solvers is None else solvers:
@@ -115,7 +114,7 @@ def central_optimum(
 
 
 def _solvers(problem: Objective) -> tuple[Solver, ...]:
-    """Return the solvers to try; ascent has no place for intercepts and offsets."""
+    """Return the solvers to try; ascent does not support intercepts and offsets."""
     if problem.free_intercept or problem.offsets is not None:
         return (by_bundle,)
     return (by_ascent, by_bundle)

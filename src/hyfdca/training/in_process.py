@@ -1,4 +1,4 @@
-"""Training in one process: clients beside the server, their data as blocks."""
+"""Training in one process: clients next to the server, their data as blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hyfdca.runtime.machine import n_cores
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 from hyfdca.training.settings import TrainingSettings
 
-_MUCH = 1_000_000  # cells, from which on threads are worth their switching
+_MUCH = 1_000_000  # number of cells from which threads pay off
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,6 @@ def _n_outputs(blocks: Sequence[Block]) -> int:
 
 
 def _token(settings: TrainingSettings, layout: Layout) -> bytes:
-    """Return what tells messages of this study from others."""
+    """Return the token that distinguishes messages of this study from others."""
     facts = repr((settings, layout.samples.n_items, layout.features.n_items))
     return hashlib.blake2b(facts.encode(), digest_size=TOKEN_BYTES).digest()

@@ -1,4 +1,4 @@
-"""Ctrl-C during a training: the first ends it in order, the second at once."""
+"""Ctrl-C during a training: the first ends it cleanly, the second at once."""
 
 from __future__ import annotations
 

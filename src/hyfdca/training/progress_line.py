@@ -1,4 +1,4 @@
-"""One line about a training that takes long, for programs and notebooks."""
+"""A progress line for long trainings, for programs and notebooks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ProgressLine:
         self._n_bytes = self._width = 0
 
     def show(self, report: RoundReport, measured: Measurement | None) -> None:
-        """Count a round, and show it if it is time to.
+        """Count a round, and show it if an update is due.
 
         Parameters
         ----------
@@ -55,7 +55,7 @@ class ProgressLine:
         )
 
     def _write(self, text: str) -> None:
-        # Blanks cover what is left of a longer line.
+        # Blanks cover the rest of a longer line.
         line = f"\r{text:<{self._width}}" if self._is_terminal else f"{text}\n"
         self._width = len(text)
         self._stream.write(line)
@@ -70,7 +70,7 @@ class ProgressLine:
 def finish_watched(runner: Runner, verbose: bool) -> FloatArray:
     """Run the rounds that are left and return the weights.
 
-    Ctrl-C ends the rounds in order, as ``interruptible`` says.
+    Ctrl-C ends the rounds cleanly, as in ``interruptible``.
 
     Parameters
     ----------

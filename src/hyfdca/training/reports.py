@@ -12,7 +12,7 @@ from hyfdca.runtime.driver import Traffic
 
 @dataclass(frozen=True)
 class RoundReport:
-    """What a round did and cost; measuring is counted apart and not timed."""
+    """What a round did and cost; measuring is counted separately and not timed."""
 
     round_number: int
     participants: tuple[int, ...]

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from hyfdca.algorithms.registry import Choice
 from hyfdca.arrays import FloatArray
 from hyfdca.errors import StudyError
-from hyfdca.federation.algorithm import ServerHalf
+from hyfdca.federation.algorithm import ChecksConsistency, ServerHalf
 from hyfdca.federation.evaluation.confirmation import confirm
 from hyfdca.federation.grids import DivergenceError
 from hyfdca.federation.path import HasPath
@@ -41,23 +41,23 @@ T = TypeVar("T")
 class RestoredError(Exception):
     """Everybody has returned to an earlier round, from which the training continues.
 
-    Whatever was under way belongs to a round that is run again.
+    Anything under way belongs to a round that is run again.
     """
 
 
 class Members(Protocol):
-    """Who takes part in which round.
+    """The participants of each round.
 
     Methods that wait for clients raise ``RestoredError`` if one of them made everybody
     return to an earlier round.
     """
 
     def of_round(self, round_number: int) -> tuple[int, ...]:
-        """Return the clients of a round, waiting for a quorum if need be."""
+        """Return the clients of a round, waiting for a quorum if necessary."""
         ...
 
     def can_measure(self, is_last: bool) -> bool:
-        """Return whether those who must be present for measuring are."""
+        """Return whether all clients needed for measuring are present."""
         ...
 
     def are_all_present(self) -> bool:
@@ -73,13 +73,13 @@ class Validator(Protocol):
     """Measures the model of a round on rows that were set aside."""
 
     def is_due(self, round_number: int) -> bool:
-        """Return whether that is wanted after this round."""
+        """Return whether a measurement is due after this round."""
         ...
 
     def measure(
         self, round_number: int, point: Point, traffic: Traffic
     ) -> dict[str, float]:
-        """Return what the record of the round says of these rows."""
+        """Return the round's record about these rows."""
         ...
 
 
@@ -91,7 +91,7 @@ class Checkpoints(Protocol):
         ...
 
     def end_round(self, participants: tuple[int, ...]) -> None:
-        """Take note of the exchanges of a round."""
+        """Receive the exchanges of a round."""
         ...
 
     def commit(self, is_last: bool) -> None:
@@ -109,13 +109,13 @@ class Checkpoints(Protocol):
         ...
 
     def recover(self, failure: Failure) -> None:
-        """Go back to the last round kept, or raise the failure."""
+        """Return to the last round kept, or raise the failure."""
         ...
 
 
 @dataclass(frozen=True)
 class DrawnMembers:
-    """Clients that are all present; participation says who is drawn."""
+    """Clients that are all present; participation determines who is drawn."""
 
     participation: Participation
     n_clients: int
@@ -130,11 +130,11 @@ class DrawnMembers:
         return drawn
 
     def can_measure(self, is_last: bool) -> bool:
-        """Return that everybody is present."""
+        """Return true: everybody is present."""
         return True
 
     def are_all_present(self) -> bool:
-        """Return that everybody is."""
+        """Return true: everybody is present."""
         return True
 
     def wait_for_all(self, because: str) -> None:
@@ -167,14 +167,14 @@ class Runner:
     Parameters
     ----------
     choice : Choice
-        The algorithm, and why it is that one.
+        The algorithm, and why it was chosen.
     driver : Driver
         Carries the server's requests to the clients of this training.
     members : Members
     checkpoints : Checkpoints, optional
         By default nothing is kept.
     progress : Progress, optional
-        What checkpoints share with the runner.
+        The progress that checkpoints share with the runner.
     """
 
     def __init__(
@@ -194,8 +194,8 @@ class Runner:
         self.release_traffic = Traffic()
         self.set_up_seconds: float | None = None  # if the set-up was not replayed
         self.release_seconds = 0.0
-        # Whether P is measured once more at the released weights. Where one person has
-        # all data in one place, there is nobody to distrust.
+        # Whether P is measured again at the released weights. Where one person has all
+        # data in one place, there is nobody to distrust.
         self.confirms = False
         self.validator: Validator | None = None  # where the study has curves
         self.interruption = Interruption()
@@ -242,7 +242,7 @@ class Runner:
                 if (report := self._committed_round()) is not None:
                     yield report
             if reason == "interrupted":
-                self.checkpoints.commit(is_last=True)  # it may have been asked since
+                self.checkpoints.commit(is_last=True)  # perhaps requested since
                 self._measure_last()
         except DivergenceError:
             self.stop_reason = "diverged"
@@ -254,6 +254,7 @@ class Runner:
         """Run one round; None if it must be repeated, or an earlier one too."""
         try:
             report = self._round(self.progress.n_rounds + 1)
+            self._check_consistency()
             self.progress.history.append(report.as_record())
             self.checkpoints.commit(self._is_last())
         except RestoredError:
@@ -263,16 +264,29 @@ class Runner:
             return None
         return report
 
+    def _check_consistency(self) -> None:
+        """Have a run end that cannot succeed, because clients contradict themselves."""
+        gap = math.inf if self.measurement is None else self.measurement.relative_gap
+        is_contradiction = gap < _BELOW_ZERO
+        is_good = gap <= self.settings.tolerance and not is_contradiction
+        if self.confirms and isinstance(self.server, ChecksConsistency) and not is_good:
+            self.server.check_consistency(is_over=is_contradiction)
+
     def _measure_last(self) -> None:
         """Measure the last round if it was not: the model is the one last measured.
 
-        The round has been committed before, so a training that is resumed knows
-        nothing of this measurement and equals an undisturbed one.
+        The round was committed earlier, so a resumed training does not know of this
+        measurement and equals an undisturbed one.
         """
         if not self.history or not math.isnan(self.history[-1]["primal"]):
             return
         traffic = Traffic()
-        self._measure(self.driver, traffic)
+        try:
+            self._measure(self.driver, traffic)
+        except BadReplyError as failure:
+            if failure.is_final:
+                self.checkpoints.recover(failure)  # raises it in words for users
+            raise
         self.history[-1].update(objectives(self.measurement))
         self.history[-1].update(cost_of_measuring(traffic))
 
@@ -291,7 +305,7 @@ class Runner:
         return self.conclude(lambda weights: weights)
 
     def conclude(self, then: Callable[[FloatArray], T]) -> T:
-        """Release the weights, and do with them what needs all clients too.
+        """Release the weights, and do whatever else needs all clients.
 
         If a client fails, both are repeated once it is back. If rounds were lost by
         then, they are run again first.
@@ -299,7 +313,7 @@ class Runner:
         n_rounds = self.progress.n_rounds
         while True:
             try:
-                self.members.wait_for_all("the model is made of all parts")
+                self.members.wait_for_all("the model consists of everybody's parts")
                 if self.progress.n_rounds < n_rounds and self.stop_reason is not None:
                     n_rounds = self._train_again()
                     continue
@@ -330,7 +344,7 @@ class Runner:
         return weights
 
     def _confirm(self, weights: FloatArray) -> None:
-        """Have P measured at the released weights, and compared.
+        """Measure P at the released weights, and compare it.
 
         A run that diverged has no certificate to compare with, nor need its losses
         fit a grid.
@@ -354,7 +368,7 @@ class Runner:
         Parameters
         ----------
         driver : Driver, optional
-            Another one than the rounds use, such as one that writes a journal.
+            Used instead of that of the rounds, such as one that writes a journal.
         """
         driver = driver or self.driver
         traffic, started = self.progress.set_up_traffic, time.perf_counter()
@@ -398,7 +412,7 @@ class Runner:
     ) -> dict[str, float] | None:
         """Measure the model on rows set aside; None where that is not due.
 
-        It needs everybody. The scores of a model that diverges may be of any size.
+        It needs everybody. The scores of a diverging model may have any size.
         """
         if self.validator is None or measured is None:
             return None
@@ -421,8 +435,9 @@ class Runner:
         measurement = driver.run(self.server.measure(), traffic)
         self.progress.measurement = measurement
         if measurement.relative_gap < _BELOW_ZERO:
+            self._check_consistency()  # which may say who is the cause
             raise StudyError(
-                "The bound from below is above the loss, which no table can cause: an "
+                "The lower bound is above the loss, which no table can cause: an "
                 "organisation has other rows or duals than it began with; restart."
             )
 
@@ -434,6 +449,6 @@ def make_runner(
     driver: Driver,
     members: Members,
 ) -> Runner:
-    """Put a training together: the one place where its server half is made."""
+    """Assemble a training: the only place where its server half is made."""
     server = choice.algorithm.server(federation)
     return Runner(settings, choice, federation, server, driver, members)

@@ -1,4 +1,4 @@
-"""What is learnt and when to stop: the settings of one training."""
+"""The settings of one training: the problem, and when to stop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TrainingSettings:
     path: Path | None = None
 
     def problem(self, n_samples: int, n_outputs: int) -> Problem:
-        """Return what both halves of an algorithm know."""
+        """Return the problem that both halves of an algorithm know."""
         return Problem(
             self.loss,
             self.l2_strength,
@@ -54,7 +54,7 @@ class TrainingSettings:
         )
 
     def choose(self, federation: Federation) -> Choice:
-        """Return the algorithm for this federation, and why it is that one."""
+        """Return the algorithm for this federation, and why it was chosen."""
         return choose_algorithm(self.algorithm, federation, self.tolerance)
 
     def stop_rules(self) -> list[StopRule]:

@@ -27,7 +27,7 @@ _ADVICE: dict[str | None, str] = {
 
 
 def advice_for(reason: str | None, algorithm: Algorithm | type[Algorithm]) -> str:
-    """Return what to do about a run that did not reach its tolerance."""
+    """Return advice about a run that did not reach its tolerance."""
     if reason == "diverged":
         return algorithm.advice
     is_late = reason in ("round limit", "time limit")
@@ -36,7 +36,7 @@ def advice_for(reason: str | None, algorithm: Algorithm | type[Algorithm]) -> st
 
 @dataclass
 class Progress:
-    """How far a training has got; what a checkpoint keeps of it."""
+    """The progress of a training, as a checkpoint keeps it."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
     measurement: Measurement | None = None  # the last one
@@ -72,7 +72,7 @@ class StopRule(Protocol):
 
     @property
     def reason(self) -> StopReason:
-        """What the run says it stopped for."""
+        """The reason as recorded by the run."""
         ...
 
     def is_met(self, progress: Progress) -> bool:
@@ -101,7 +101,7 @@ class RoundLimit:
     reason: StopReason = "round limit"
 
     def is_met(self, progress: Progress) -> bool:
-        """Return whether there were as many."""
+        """Return whether there were this many."""
         return progress.n_rounds >= self.max_rounds
 
 
@@ -113,7 +113,7 @@ class TimeLimit:
     reason: StopReason = "time limit"
 
     def is_met(self, progress: Progress) -> bool:
-        """Return whether they are over."""
+        """Return whether the time is up."""
         return progress.seconds >= self.max_seconds
 
 
@@ -126,7 +126,7 @@ class _Lowest:
     last_measured: int = 0
 
     def after(self, record: Mapping[str, Any], share: float) -> _Lowest:
-        """Return the same with one more round."""
+        """Return the record with one more round."""
         number, primal = record["round"], record["primal"]
         if math.isnan(primal):
             return self
@@ -143,7 +143,7 @@ class PrimalStall:
     rounds: int
     share: float = 1e-6
     reason: StopReason = "stalled"
-    # Of all rounds but the last, which may yet be measured; then the last of them.
+    # For all rounds but the last, which may still be measured; then the last of them.
     _before: _Lowest = field(default=_Lowest(), repr=False, compare=False)
     _n_before: int = field(default=0, repr=False, compare=False)
     _until: dict[str, Any] | None = field(default=None, repr=False, compare=False)
@@ -157,7 +157,7 @@ class PrimalStall:
         return lowest.last_measured - lowest.round >= self.rounds
 
     def _catch_up(self, history: Sequence[dict[str, Any]]) -> None:
-        """Look at the new rounds, or at all if a checkpoint has replaced the old."""
+        """Read the new rounds, or all if a checkpoint has replaced the old ones."""
         n, last = self._n_before, len(history) - 1
         if n > last or (n and history[n - 1] is not self._until):
             self._before, self._n_before = _Lowest(), 0
@@ -179,5 +179,5 @@ class Interruption:
 
 
 def reason_to_stop(rules: Sequence[StopRule], progress: Progress) -> StopReason | None:
-    """Return the reason of the first rule that is met, or none."""
+    """Return the reason of the first rule that is met, or None."""
     return next((rule.reason for rule in rules if rule.is_met(progress)), None)

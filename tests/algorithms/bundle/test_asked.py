@@ -30,7 +30,7 @@ SEALED, OPEN = (
     st.integers(1, 8),
 )
 def test_buckets_of_honest_servers_are_taken(holdings, sub_groups, min_size, most):
-    """However rows are shared, and however small the groups are."""
+    """They are accepted however rows are shared, and however small groups are."""
     layout = layout_of(parts.from_holdings(20, 4, holdings))
     settings = Bundle(sub_groups=sub_groups, min_group_size=min_size)
     groups = owner_groups(layout.samples)
@@ -93,7 +93,7 @@ def test_other_numbers_of_planes_are_refused_and_change_nothing():
 
 
 def test_a_point_beyond_the_planes_is_refused_and_changes_nothing():
-    """Weights of a bucket's planes that add up to more than 1 are no mixture."""
+    """Weights of a bucket's planes that add up to more than 1 are not a mixture."""
     run = four_clients("sealed", max_rounds=3)
     heard, _ = listen(run)
     run.finish()
@@ -102,7 +102,7 @@ def test_a_point_beyond_the_planes_is_refused_and_changes_nothing():
     weights, before = np.frombuffer(said.request.plane_weights), half.weights
     for wrong in (weights + 1.0, -weights, weights * (1 + 1e-6) + 1e-3):
         request = replace(said.request, plane_weights=pack_reals(wrong))
-        with pytest.raises(RemoteProtocolError, match="no mixture"):
+        with pytest.raises(RemoteProtocolError, match="not a mixture"):
             half.handlers["trial"](replace(request, move=run.server._move))
     assert half.weights is before
 

@@ -97,7 +97,7 @@ def test_visits_solve_every_loss(loss, labelled, seed):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("absence", ABSENCES)
 def test_certificates_of_visits_only_improve(absence, seed):
-    """P never rises but for rounding, D never falls, whoever was there."""
+    """P never rises except by rounding, and D never falls, with any clients absent."""
     run, objective = bundle_run(
         seed=seed,
         profile="open",
@@ -115,7 +115,7 @@ def test_certificates_of_visits_only_improve(absence, seed):
 
 
 def _leaves(client, first, last=None):
-    """Return everybody, but for one client that is away for some rounds or for good."""
+    """Return everybody except one client that is away for some rounds or for good."""
 
     def of_round(number):
         is_away = number >= first and (last is None or number < last)
@@ -124,8 +124,8 @@ def _leaves(client, first, last=None):
     return Participation(of_round)
 
 
-def test_whoever_never_returns_freezes_only_its_buckets(seed):
-    """The bound goes on rising with the others' planes, and stays true."""
+def test_a_client_that_never_returns_freezes_only_its_buckets(seed):
+    """The bound keeps rising with the others' planes, and stays true."""
     run, objective = bundle_run(
         partition="4x1",
         seed=seed,
@@ -159,8 +159,8 @@ def test_the_others_learn_while_one_is_away(seed):
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_whoever_returns_is_caught_up_with(profile, seed):
-    """After a long absence the run goes on to its tolerance."""
+def test_a_client_that_returns_is_brought_up_to_date(profile, seed):
+    """After a long absence the run resumes and reaches its tolerance."""
     run, objective = bundle_run(
         seed=seed,
         profile=profile,
@@ -212,7 +212,7 @@ def test_only_those_present_are_asked(profile, participants):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_round_without_anybody_says_nothing(profile):
-    """Nor does it change the certificate."""
+    """A round without participants does not change the certificate."""
     run, _ = bundle_run(profile=profile, participation=cyclic([[0, 1, 2, 3], []]))
     set_up(run)
     run_round(run, EVERYBODY)
@@ -245,7 +245,7 @@ def test_waiting_changes_no_number(seed):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_same_absences_give_the_same_history(profile, seed):
-    """Bit for bit, seconds apart."""
+    """The histories are the same bit for bit, except for seconds."""
     histories = []
     for _ in range(2):
         run, _ = bundle_run(
@@ -261,7 +261,7 @@ def test_the_same_absences_give_the_same_history(profile, seed):
 
 
 def test_weights_released_are_the_certified_ones_at_any_time(seed):
-    """Though a new point is half told, each client gives the best point's weights."""
+    """Even if some clients have no new point yet, all give the best point's weights."""
     run, objective = bundle_run(
         seed=seed,
         profile="open",

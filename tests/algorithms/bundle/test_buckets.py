@@ -109,7 +109,7 @@ def test_every_sample_is_in_one_bucket(kind, layout, size):
 
 @given(_layouts(), st.integers(1, 5), st.integers(1, 5))
 def test_an_open_bucket_is_part_of_one_owner_group(layout, sub_groups, min_size):
-    """A group is one bucket, or up to so many even parts that are large enough."""
+    """A group is one bucket, or several even parts that are large enough."""
     buckets = open_buckets(layout, sub_groups, min_size)
     groups = owner_groups(layout.samples)
     parts_of = {group: [] for group in set(groups.tolist())}

@@ -323,7 +323,7 @@ def test_a_problem_that_is_solved_by_zero_stops_at_once(profile):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_same_run_has_the_same_history(profile, seed):
-    """Bit for bit, seconds apart."""
+    """The histories are the same bit for bit, except for seconds."""
     X, y = classification(60, 8, seed, noise=0.5)
     histories = []
     for _ in range(2):

@@ -140,7 +140,7 @@ def test_every_loss_is_solved_wherever_the_data_are(loss, profile, partition, se
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "absolute", "huber"])
 def test_certificates_only_improve(loss, profile, seed):
-    """P never rises but for rounding, D never falls."""
+    """P never rises except by rounding, and D never falls."""
     X, y = table_for(loss, seed=seed)
     run = bundle_run(
         X,

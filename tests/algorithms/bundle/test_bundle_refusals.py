@@ -47,7 +47,12 @@ SPOILT_REPLIES = {
         ),
         "does not load",
     ),
-    "duals kept": ("planes", b.Planes, lambda r: replace(r, duals=None), "kept its"),
+    "duals kept": (
+        "planes",
+        b.Planes,
+        lambda r: replace(r, duals=None),
+        "withheld its",
+    ),
     "forwarded slopes too few": (
         "forward planes",
         m.Parts,
@@ -109,7 +114,7 @@ def test_a_spoilt_reply_to_a_visit_is_refused(phase, kind, change):
     run_round(run)
     for wire in listen(run)[1]:
         wire.tamper[phase] = (kind, change)
-    with pytest.raises(RemoteProtocolError, match="answers for other buckets"):
+    with pytest.raises(RemoteProtocolError, match="replied for other buckets"):
         run_round(run)
 
 
@@ -144,7 +149,7 @@ SPOILT_REQUESTS = {
         "trial",
         lambda r: replace(r, move=_goes_on(r.move), weights=pack_reals(np.ones(1))),
     ),
-    "weights that are no numbers": (
+    "weights that are not numbers": (
         "trial",
         lambda r: replace(
             r, move=_goes_on(r.move), weights=pack_reals(np.full(40, np.nan))
@@ -217,7 +222,7 @@ SPOILT_REQUESTS = {
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 @pytest.mark.parametrize("name", SPOILT_REQUESTS)
 def test_a_spoilt_request_changes_nothing(name, profile):
-    """It is refused as such, and the run goes on as if nothing had been said."""
+    """It is refused as such, and the run continues as if nothing had been sent."""
     phase, spoil = SPOILT_REQUESTS[name]
     if phase == "gram" and profile == "open":
         profile = "sealed"  # where alone there are such requests
@@ -245,7 +250,7 @@ SPOILT_VISITS = {
         "visit",
         lambda r: replace(r, point_of=pack_indices(np.full(len(r.point_of) // 4, 9))),
     ),
-    "points that are no numbers": (
+    "points that are not numbers": (
         "visit",
         lambda r: replace(r, points=pack_reals(np.full(len(r.points) // 8, np.inf))),
     ),
@@ -266,7 +271,7 @@ SPOILT_VISITS = {
 
 @pytest.mark.parametrize("name", SPOILT_VISITS)
 def test_a_spoilt_visit_changes_nothing(name):
-    """Not even the buckets that were right."""
+    """Not even its valid buckets change anything."""
     phase, spoil = SPOILT_VISITS[name]
     given = {
         "profile": "open",
@@ -289,7 +294,7 @@ def test_a_spoilt_visit_changes_nothing(name):
 
 
 def test_a_client_without_labels_makes_no_planes():
-    """Whoever asks."""
+    """It refuses in every algorithm of the bundle."""
     run = four_clients("open", labelled=LACKING, max_rounds=2)
     heard, _ = listen(run)
     run.finish()
@@ -325,7 +330,7 @@ def test_duals_to_start_from_are_a_mixture_of_those_delivered(scale):
     mixture, move = said.request.mixture, run.server._move
     weights = np.frombuffer(mixture.weights)
     other = replace(mixture, weights=pack_reals(np.full_like(weights, scale)))
-    with pytest.raises(RemoteProtocolError, match="no mixture"):
+    with pytest.raises(RemoteProtocolError, match="not a mixture"):
         run.clients[said.client].handlers["planes"](
             replace(said.request, move=move, mixture=other)
         )

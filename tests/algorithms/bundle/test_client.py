@@ -111,7 +111,7 @@ def test_the_server_reads_nothing_that_is_sealed(profile, labelled, is_complete)
 
 @pytest.mark.parametrize("labelled", [None, LACKING])
 def test_candidates_start_from_the_duals_of_the_trial_point(labelled):
-    """The mixture a client is told of gives, over all clients, the last weights."""
+    """The mixtures that clients receive give, over all clients, the last weights."""
     run = four_clients("open", n_features=80, labelled=labelled, max_rounds=4)
     heard, _ = listen(run)
     run.finish()
@@ -124,8 +124,8 @@ def test_candidates_start_from_the_duals_of_the_trial_point(labelled):
         duals[samples] = half._present_duals(said.request.mixture)
     trials = [said for said in heard if said.phase == "trial"]
     for said in trials[-2 * n_asked["trial"] : -n_asked["trial"]]:
-        told = np.frombuffer(said.request.weights).reshape(-1, 1)
-        weights[run.layout.features.items[said.client]] = told
+        received = np.frombuffer(said.request.weights).reshape(-1, 1)
+        weights[run.layout.features.items[said.client]] = received
     X, y = classification(60, 80, noise=0.5)
     expected = pooled(X, y, l2=0.01).weights_from(duals)
     assert np.abs(weights).max() > 0.1
@@ -199,7 +199,7 @@ def test_being_asked_again_moves_nobody_twice(
     weights = undisturbed.finish()
     run = four_clients(**given)
     heard, _ = listen(run)
-    # The grid of Gram entries is chosen anew each round, with room for larger ones.
+    # The grid of Gram entries is chosen again each round, with room for larger ones.
     monkeypatch.setattr("hyfdca.algorithms.bundle.collecting._ROOM", 1e-9)
     monkeypatch.setattr(Federation, "fit_margins", too_fine(of_visits=False))
     for report in run.rounds():
@@ -209,8 +209,8 @@ def test_being_asked_again_moves_nobody_twice(
     n_asked = 4 if labelled is None or phase != "planes" else 2
     assert len(asked) > n_asked * len(run.history)
     assert run.stop_reason == "tolerance"
-    # Other roundings: the paths differ by little, and more the longer they are. Whoever
-    # moved twice would be somewhere else.
+    # Roundings differ, so the paths differ a little, and more the longer they are. A
+    # client that moved twice would be somewhere else.
     assert len(run.history) == len(undisturbed.history)
     assert run.release() == pytest.approx(weights, rel=1e-3, abs=1e-3)
 
@@ -220,7 +220,7 @@ def test_being_asked_again_moves_nobody_twice(
     [(None, {"visit", "visit planes"}), (LACKING, {"visit", "forward visit"})],
 )
 def test_being_asked_again_on_a_visit_moves_nobody_twice(labelled, phases, monkeypatch):
-    """Nor is a measurement disturbed that has been waiting since before."""
+    """A measurement that has been waiting is not disturbed either."""
     given = {
         "profile": "open",
         "participation": cyclic([[0, 1, 2], [1, 2, 3], [0, 3]]),

@@ -67,7 +67,7 @@ def test_ridge_regression_is_solved_closely(partition, profile, seed):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_logistic_regression_is_that_of_scikit_learn(profile, seed):
-    """With C = 1 / (λN), for which both have the same optimum."""
+    """Both have the same optimum where C = 1 / (λN)."""
     X, y = classification(60, 8, seed, noise=0.5)
     run = lbfgs_run(X, y, loss="logistic", profile=profile, l2=0.01, tolerance=1e-9)
     weights = run.finish()
@@ -83,7 +83,7 @@ def test_logistic_regression_is_that_of_scikit_learn(profile, seed):
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_every_smooth_loss_is_solved(loss, profile, seed):
-    """To a gap that brackets the reference optimum."""
+    """The gap reached brackets the reference optimum."""
     X, y = table_for(loss, seed=seed)
     run = lbfgs_run(
         X, y, "overlapping", loss=loss, profile=profile, l2=0.01, tolerance=1e-6
@@ -100,7 +100,7 @@ def test_every_smooth_loss_is_solved(loss, profile, seed):
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("loss", ["logistic", "half_squared", "squared_hinge", "huber"])
 def test_the_gap_is_the_gradient_of_the_point_before(loss, profile, seed):
-    """Of the plane that touches at w, P(w) - D is ||∇P(w)||² / (2λ)."""
+    """For the plane that touches at w, P(w) - D is ||∇P(w)||² / (2λ)."""
     X, y = table_for(loss, seed=seed)
     l2 = 0.05
     run = set_up(lbfgs_run(X, y, loss=loss, profile=profile, l2=l2))
@@ -118,7 +118,7 @@ def test_the_gap_is_the_gradient_of_the_point_before(loss, profile, seed):
 
 @pytest.mark.parametrize("loss", sorted(set(LOSSES) - set(SMOOTH)))
 def test_losses_with_a_kink_are_refused(loss):
-    """With the name of the loss and what to use instead."""
+    """The sentence names the loss and what to use instead."""
     X, y = table_for(loss)
     message = f"needs a smooth loss, which '{loss}' is not; use algorithm='bundle'"
     with pytest.raises(ValueError, match=message):
@@ -140,7 +140,7 @@ def test_profiles_agree(loss, seed):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_certificates_only_improve(profile, seed):
-    """P never rises but for rounding, D never falls."""
+    """P never rises except by rounding, and D never falls."""
     X, y = table_for("logistic", seed=seed)
     run = lbfgs_run(X, y, loss="logistic", profile=profile, l2=1e-3, max_rounds=25)
     run.finish()
@@ -206,7 +206,7 @@ def test_outputs_have_paths_of_their_own(profile, seed):
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("labelled", [None, [True, False, False, True]])
 def test_absent_clients_are_waited_for(labelled, profile, seed):
-    """The same P as if all were there, bit for bit, in more rounds."""
+    """P is the same as with everybody, bit for bit, after more rounds."""
     X, y = table_for("logistic", seed=seed)
     runs = [
         lbfgs_run(

@@ -193,7 +193,7 @@ def test_resumed_equals_undisturbed(profile):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_encrypted_equals_unencrypted(profile):
-    """With labels at one organisation, all sums sealed: the same bits."""
+    """Sealed runs with labels at one organisation have the same bits."""
     given = {
         "profile": profile,
         "partition": "2x2",
@@ -239,7 +239,7 @@ def test_weights_count_as_repetitions():
 
 
 def test_the_largest_l2_is_where_a_model_gains_little():
-    """On an automatic path it lowers P(0) by at most a quarter, and half would not."""
+    """An automatic path begins at a λ that lowers P(0) by at most a quarter."""
     path = auto_path(3, 1e-3)
     run = path_run("logistic", path=path)
     run.finish()

@@ -29,7 +29,7 @@ def value_of(weights, offsets, factor):
 
 
 def gap_of(weights, offsets, buckets, factor):
-    """Return how much a plane a bucket would gain to first order: an upper bound."""
+    """Return the first-order gain of one plane per bucket: an upper bound."""
     gradient = offsets - factor @ (weights @ factor)
     highest = np.full(buckets.max() + 1, -np.inf)
     np.maximum.at(highest, buckets, gradient)
@@ -57,7 +57,7 @@ def random_programme(rng, n_planes, n_buckets, n_dimensions):
 
 
 def many_planes(rng, n_buckets, n_planes, n_dimensions):
-    """Return planes that touch a quadratic a bucket, as a bundle method meets them."""
+    """Return planes that touch one quadratic per bucket, as in a bundle method."""
     buckets = np.tile(np.arange(n_buckets), n_planes)
     centres = rng.normal(size=(n_buckets, n_dimensions))
     points = 0.3 * rng.normal(size=(len(buckets), n_dimensions))

@@ -43,7 +43,7 @@ def test_slopes_are_those_that_came(seed):
 
 @given(st.sets(st.integers(3, 8)), st.integers(0, 99))
 def test_slopes_that_are_not_kept_are_forgotten(kept, seed):
-    """Whatever is kept, in whichever deliveries, keeps its number and its order."""
+    """The kept slopes keep their numbers and order, however they were delivered."""
     random = stream(seed, "kept")
     slopes, whole, numbers = _filled(_deliveries(random, [2, 3, 1]))
     slopes.keep(np.array(sorted(kept), dtype=np.int64))
@@ -87,7 +87,7 @@ def _empty_model(keeps_gram=True):
 
 
 def _add_planes(model, objective, weights):
-    """Add the planes that touch the loss at a point, one a bucket."""
+    """Add the planes that touch the loss at a point, one per bucket."""
     duals = -objective.loss.derivative(objective.margins(weights), objective.labels)
     conjugates = objective.loss.conjugate(duals, objective.labels) / N_SAMPLES
     bucket_of = np.arange(N_SAMPLES) % N_BUCKETS
@@ -181,14 +181,14 @@ def test_gram_and_slopes_tell_the_same_length(seed):
 
 
 def test_errors_of_gram_entries_are_covered(seed):
-    """However entries are off within their errors, the length told is no smaller."""
+    """For any errors of entries within bounds, the length returned is no smaller."""
     random = stream(seed, "errors")
     objective = _objective(random, make_loss("hinge"))
     model = _empty_model()
     _bundle(model, objective)
     exact, errors = model.gram.copy(), random.random(len(model.numbers))
     model.errors = errors
-    # Told by the newer plane in units of the older one's length.
+    # The newer plane has it in units of the older one's length.
     by_newer = np.tril(np.outer(errors, model.units))
     worst = np.maximum(by_newer, by_newer.T)[:, :, None]
     length = np.einsum("sc,spc,pc->c", model.weights, exact, model.weights)
@@ -224,7 +224,7 @@ def test_planes_without_weight_are_forgotten_in_time(keeps_gram, seed):
 
 
 def test_planes_age_while_they_have_no_weight(seed):
-    """A solve makes planes without weight older by what it is told."""
+    """A solve makes planes without weight older by the given age."""
     objective = _objective(stream(seed, "ages"), make_loss("hinge"))
     model = _empty_model()
     _bundle(model, objective)

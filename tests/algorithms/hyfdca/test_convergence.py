@@ -155,7 +155,7 @@ def test_partial_participation_makes_steady_progress(data, share, local_steps):
 
 
 def test_refreshing_only_drawn_margins_can_diverge_with_few_clients():
-    """With one client in nine a round, cached margins get too old: D falls below 0."""
+    """With a ninth of the clients per round, margins get too old: D falls below 0."""
     settings = {
         "step": "paper",
         "local_steps": 1,

@@ -49,7 +49,7 @@ CASES = [
 
 
 def coarse_run(X, y, partition, loss, **given):
-    """Return a run that is set up with coarse grids, but for that of totals."""
+    """Return a run that is set up with coarse grids, except that of totals."""
     run = make_training(X, y, partition, loss=loss, l2=L2, **given)
     with coarse_grids(LOST_BITS):
         set_up(run)
@@ -110,7 +110,7 @@ def test_no_loss_has_an_optimistic_certificate(loss, seed):
 def test_no_step_has_an_optimistic_certificate(
     loss, method, is_complete, labelled, seed
 ):
-    """Whoever is present, and whether shares are held back or not."""
+    """It holds with anybody absent, and with or without shares held back."""
     found = excess_by_round(
         loss, method, is_complete=is_complete, labelled=labelled, seed=seed
     )

@@ -175,7 +175,7 @@ def test_rows_without_cells_do_not_count():
 
 
 def test_clients_with_too_few_rows_are_refused():
-    """A client that could never show a share is told so before anything starts."""
+    """A client that could never show a share is refused before anything starts."""
     X, y = classification(12, 4)
     with pytest.raises(ValueError, match=r"cells in 6 rows .* min_rows = 7"):
         make_training(X, y, partition_of("2x1", 12, 4), min_rows=7)

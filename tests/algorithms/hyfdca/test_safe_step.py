@@ -39,12 +39,18 @@ N, M = 120, 24
 @pytest.mark.slow
 def test_safe_step_never_lowers_the_mean_dual(seed, monkeypatch):
     """With the exact interaction the mean dual rises in every round, for every H."""
-    # Factors follow a probe, whose estimate is not used here.
+    # Factors follow a probe, whose estimate is replaced here.
     monkeypatch.setattr("hyfdca.algorithms.hyfdca.safe_step.ITERATIONS", 1)
     X, y = classification(40, 10, noise=1.0)
     partition = parts.grid(40, 10, (2, 2), seed=seed)
     normalised = X.toarray() / np.linalg.norm(X.toarray(), axis=1, keepdims=True)
     interaction = float(np.linalg.eigvalsh(normalised @ normalised.T)[-1])
+
+    def exact(federation):
+        yield from estimate_interaction(federation)
+        return interaction / SAFETY
+
+    monkeypatch.setattr("hyfdca.algorithms.hyfdca.hyfdca.estimate_interaction", exact)
     n_runs, n_rounds = 40, 12
     for local_steps in sampled((1, 2, 5, 10, 15, 20), 3):
         duals = np.zeros((n_runs, n_rounds + 1))
@@ -55,12 +61,10 @@ def test_safe_step_never_lowers_the_mean_dual(seed, monkeypatch):
                 partition,
                 l2=0.005,
                 local_steps=local_steps,
-                step="paper",
+                step="safe",
                 seed=run,
             )
             set_up(training)
-            training.driver.run(estimate_interaction(training.federation), Traffic())
-            training.driver.run(training.server.send_factors(interaction), Traffic())
             for t in range(1, n_rounds + 1):
                 run_round(training)
                 duals[run, t] = pooled(X, y, l2=0.005).dual(duals_of(training))
@@ -148,7 +152,7 @@ def test_the_start_of_the_probe_is_not_the_servers_choice():
     ],
 )
 def test_a_draw_has_the_studys_size(given, n_drawn):
-    """Else a server could have a step taken for one row at a time."""
+    """Otherwise a server could request a step for one row at a time."""
     block = SimpleNamespace(counts_sample=np.arange(20) < 12)
     party = SimpleNamespace(
         n_held=20,

@@ -19,7 +19,7 @@ LOST_BITS = 42  # of which the errors are far above those of floating point
 
 @pytest.fixture
 def gradient():
-    """Have the algorithm of docs/contributing.md in the registry for a while."""
+    """Keep the algorithm of docs/contributing.md in the registry for a while."""
     before = dict(ALGORITHMS)
     example("algorithm")
     yield
@@ -43,7 +43,7 @@ def touching(monkeypatch):
 
 @pytest.fixture
 def fine_totals(monkeypatch):
-    """Have totals on a fine grid, on which they hide nothing of the other grids."""
+    """Put totals on a fine grid, so that they hide no errors of the other grids."""
     make = GridMaker.grids
 
     def with_fine_totals(maker, problem, bounds):

@@ -133,7 +133,7 @@ def test_a_problem_that_is_solved_by_zero_stops_at_once():
     assert training.history == []
 
 
-def test_a_run_that_was_left_goes_on():
+def test_a_run_that_was_left_continues():
     """A caller that stops and asks again gets the same run as without a pause."""
     X, y = classification(60, 8)
     runs = [

@@ -15,7 +15,7 @@ from hyfdca.federation.owner_groups import OwnerGroups
 from hyfdca.federation.sealing.client_sealing import Sealing, open_sum
 from hyfdca.federation.sealing.kinds import Axis as Axes
 from hyfdca.federation.sealing.kinds import VectorKind
-from hyfdca.federation.sums import RunningSum, layout_for
+from hyfdca.federation.sums import RunningSum, layout_for, whole_layout
 from hyfdca.federation.totals import sum_of
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
@@ -45,13 +45,19 @@ def clients_of(encryption: Encryption, axis: Axis) -> list[Sealing]:
     return clients
 
 
-def summed(encryption: Encryption, axis: Axis, parts: list[Sealed]) -> RunningSum:
-    """Return the sum of the clients' parts, as the server adds them."""
+def summed(
+    encryption: Encryption, axis: Axis, parts: list[Sealed], width: int = 0
+) -> RunningSum:
+    """Return the sum of the clients' parts, as the server adds them.
+
+    With a width it is one of vectors of which rows are handed on alone.
+    """
     adder = Adders(encryption, public_parameters(keys_of(encryption))).named(
         encryption.scheme
     )
     numbers = OwnerGroups(axis, bytes(32), "items").numbers
-    total = RunningSum(layout_for(axis, numbers, 1, adder))
+    layout = layout_for if width else whole_layout
+    total = RunningSum(layout(axis, numbers, width or 1, adder))
     for client, part in enumerate(parts):
         total.add(client, part, None)
     return total
@@ -99,14 +105,14 @@ def test_a_client_opens_nothing_of_groups_it_is_not_in(name, holdings):
     numbers = groups.numbers[items]
     held = np.unique(groups.numbers[axis.items[1]]).tolist()
     own = dict(zip(held, groups.owners(1), strict=True))
-    told = [own.get(group, (1,)) for group in np.unique(numbers).tolist()]
+    owners = [own.get(group, (1,)) for group in np.unique(numbers).tolist()]
     opener = Sealing("sealed", thief._by_kind.sealers, (len(items), 0), 1)
     scheme = encryption.scheme
     packed = memoryview(numbers.astype(np.uint32).tobytes())
-    opener.arrange(Arrangements(scheme, scheme, packed, None, tuple(told)))
+    opener.arrange(Arrangements(scheme, scheme, packed, None, tuple(owners)))
     alone = Axis(len(items), (np.arange(len(items)),))
     adder = Adders(encryption, public_parameters(keys_of(encryption))).named(scheme)
-    total = RunningSum(layout_for(alone, numbers, 1, adder))
+    total = RunningSum(whole_layout(alone, numbers, 1, adder))
     total.add(0, part, None)
     opened = unchecked(opener, "samples", "margins", total.take(0, None))
     np.testing.assert_array_equal(opened[shared], 1.0)
@@ -114,10 +120,14 @@ def test_a_client_opens_nothing_of_groups_it_is_not_in(name, holdings):
 
 
 def unchecked(own: Sealing, axis: Axes, kind: str, sums: Sums) -> FloatArray:
-    """Open a sum without the check of its range, by which noise is refused."""
+    """Open a sum without the checks of it and of its range: they refuse noise."""
     arrangement = own._samples if axis == "samples" else own._features
-    sealer = own.sealer(VectorKind(axis, kind))
-    return open_sum(sums, 1, sealer, arrangement, None, sum_bits=63)
+    sealer, checked = (
+        own.sealer(VectorKind(axis, kind))._sealer,
+        arrangement.with_checks,
+    )
+    opened = open_sum(sums, 1, sealer, checked, None, sum_bits=63)
+    return opened[: arrangement.n_items]
 
 
 def is_noise(opened, expected) -> bool:
@@ -153,7 +163,7 @@ def test_totals_open_to_the_one_they_are_sealed_to(opener):
             np.testing.assert_array_equal(opened, 3 * values[None])
             continue
         for stolen in (total, *(sum_of({0: part}, 3, ADDERS) for part in parts[:1])):
-            with pytest.raises(RemoteProtocolError, match="no sum of totals"):
+            with pytest.raises(RemoteProtocolError, match="does not open"):
                 own.opened_totals("totals", stolen, (1, 3))
 
 
@@ -169,7 +179,7 @@ def test_what_is_no_sum_of_totals_is_refused():
     changed = bytearray(sealed.payload)
     changed[-9] ^= 1
     wrong = [Sealed(sealed.fraction_bits, memoryview(changed))]
-    with pytest.raises(RemoteProtocolError, match="no sum of totals"):
+    with pytest.raises(RemoteProtocolError, match="does not open"):
         clients[0].opened_totals("totals", wrong, (1, 3))
 
 
@@ -181,7 +191,7 @@ def test_grand_totals_have_one_opener_whatever_is_arranged():
         own.arrange(Arrangements("stream", "stream", totals_owners=owners))
     spec, values = TotalsSpec(20, 50, 0), np.array([3.0, 4.0])
     total = sum_of({2: clients[2].sealed_totals("totals", values, spec)}, 2, ADDERS)
-    with pytest.raises(RemoteProtocolError, match="no sum of totals"):
+    with pytest.raises(RemoteProtocolError, match="does not open"):
         clients[1].opened_totals("totals", total, (1, 2))
     part = clients[2].sealed_totals("weight totals", values, GRID)
     opened = clients[1].opened_totals(

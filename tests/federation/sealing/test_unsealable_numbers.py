@@ -1,4 +1,4 @@
-"""Numbers too large for their grid, and cells that are no numbers, in sealed runs."""
+"""Numbers too large for their grid, and cells that are not numbers, in sealed runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("small_paillier")
 
 @pytest.mark.parametrize("name", ENCRYPTIONS)
 @pytest.mark.parametrize("method", ["drawn", "bundle"])
-def test_an_overflow_asks_for_a_coarser_grid_and_goes_on(name, method, monkeypatch):
+def test_an_overflow_asks_for_a_coarser_grid_and_continues(name, method, monkeypatch):
     """Sealed or not, clients say so for the same numbers, and find the same model."""
     fit, too_fine = GridMaker.finest, COARSER_BITS + 4
 

@@ -21,7 +21,7 @@ SEED = bytes(range(16))
 @pytest.mark.parametrize("chunk", [2, 11, 1000])
 @pytest.mark.parametrize("width", [1, 5, 6])
 def test_combinations_are_sums_modulo_two_to_the_64(width, chunk, monkeypatch):
-    """Of words times a key stream for each tag, by their places in the whole sum."""
+    """They add up words times a key stream for each tag, by places in the whole sum."""
     monkeypatch.setattr(vouching, "_CHUNK", chunk)
     random = np.random.Generator(np.random.PCG64(1))
     words = random.integers(0, 2**64, (3, width), np.uint64)
@@ -42,7 +42,7 @@ def test_combinations_are_sums_modulo_two_to_the_64(width, chunk, monkeypatch):
 
 
 def test_combinations_of_parts_add_up_to_those_of_the_sum():
-    """Whatever rows each of them has."""
+    """It holds for any rows of the parts."""
     words = np.random.Generator(np.random.PCG64(2)).integers(
         0, 2**64, (5, 3), np.uint64
     )
@@ -109,13 +109,15 @@ def test_the_opener_is_never_sent_the_seed():
             assert bool(grid.seed) == (rank != 0)
 
 
+def fields_of(request):
+    return {name: getattr(request, name) for name in OpenRequest.__struct_fields__}
+
+
 def test_a_witness_vouches_once_for_each_vector(asked):
     """Combinations with several seeds would give the opener's part away."""
     run, requests = asked
     vouch = run.parties[1].open_totals
-    fields = {
-        name: getattr(requests[1], name) for name in OpenRequest.__struct_fields__
-    }
+    fields = fields_of(requests[1])
     nonce = next(filter(None, fields["nonces"]))
     later = nonce[:16] + (2**40).to_bytes(8, "little")
     of_witness = bytes([1, 0, 0, 0]) + nonce[4:16] + (2**40).to_bytes(8, "little")
@@ -134,3 +136,36 @@ def test_a_witness_vouches_once_for_each_vector(asked):
     for changed in wrong.values():
         with pytest.raises(RemoteProtocolError, match=r"witness|tags"):
             vouch(OpenRequest(**{**fields, **changed}))
+
+
+@pytest.mark.parametrize("size", [2**17 + 5_000, 99_999_999])
+def test_a_witness_computes_no_more_pads_than_it_has_sealed(asked, size):
+    """A request of few bytes could otherwise ask for a hundred million of them."""
+    run, requests = asked
+    sent = fields_of(requests[1])
+    new = sent["nonces"][0][:16] + (2**40).to_bytes(8, "little")
+    one = {"tags": ([],), "nonces": (new,), "rows": (None,), "shapes": [(1, size)]}
+    tracemalloc.start()
+    with pytest.raises(RemoteProtocolError, match="sealed fewer totals than these"):
+        run.parties[1].open_totals(OpenRequest(**{**sent, **one}))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
+    few = {**one, "shapes": [(1, 1000)]}  # as in the phases that have no Gram entries
+    assert run.parties[1].open_totals(OpenRequest(**{**sent, **few}))
+
+
+def test_new_planes_open_to_their_offsets_and_gram_entries(asked):
+    """Opener and witness refuse other totals in their place."""
+    run, requests = asked
+    for rank, request in requests.items():
+        answer = run.clients[rank].handlers["open planes"]
+        (n_buckets, width), gram = request.shapes
+        for shapes in (
+            [(n_buckets, width + 1), gram],
+            [(n_buckets, width), (1, gram[1] + 1)],
+            [gram],
+        ):
+            with pytest.raises(RemoteProtocolError, match="not those of the phase"):
+                answer(OpenRequest(**{**fields_of(request), "shapes": shapes}))
+        assert answer(request)

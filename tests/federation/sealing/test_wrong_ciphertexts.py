@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import struct
 
 import msgspec
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hyfdca.federation.sealing.unopened import UNOPENED
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.runtime.driver import Traffic
@@ -66,11 +66,12 @@ def _top_bit(payload):
 
 def _foreign_id(payload):
     """Name a contributor that is not in the list."""
-    n_nonces, n_runs, depth = np.frombuffer(payload, np.uint32, 3).tolist()
+    n_nonces, n_runs, depth, of_length, of_id = struct.unpack_from("<IIIBB", payload)
     if not n_runs * depth:
         return None
-    place = 12 + 24 * n_nonces + 4 * n_runs
-    return payload[:place] + (n_nonces + 1).to_bytes(4, "little") + payload[place + 4 :]
+    place = 14 + 24 * n_nonces + of_length * n_runs
+    foreign = (n_nonces + 1).to_bytes(of_id, "little")
+    return payload[:place] + foreign + payload[place + of_id :]
 
 
 def _other_parameters(payload):
@@ -90,18 +91,18 @@ def _one_block_more(payload):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "reason"),
+    ("name", "change"),
     [
-        ("bfv-compact", _top_bit, r"no ciphertext|no sum of totals"),
-        ("paillier", _top_bit, r"no ciphertext|no sum of (sealed|totals)"),
-        ("stream", _foreign_id, "contributors do not fit"),
-        ("bfv-compact", _other_parameters, "expected .* blocks"),
-        ("bfv-compact", _one_block_more, r"expected .* blocks|a sum is longer"),
-        ("paillier", _one_block_more, r"expected .* blocks|a sum is longer"),
+        ("bfv-compact", _top_bit),
+        ("paillier", _top_bit),
+        ("stream", _foreign_id),
+        ("bfv-compact", _other_parameters),
+        ("bfv-compact", _one_block_more),
+        ("paillier", _one_block_more),
     ],
 )
 @pytest.mark.parametrize("method", ["drawn", "bundle"])
-def test_a_wrong_ciphertext_is_refused(name, change, reason, method):
+def test_a_wrong_ciphertext_is_refused(name, change, method):
     """The digest of the message was right: the client finds out when it opens it."""
     given = {"max_rounds": 2}
     undisturbed = found_by(make_run(name, method, **given))
@@ -110,9 +111,7 @@ def test_a_wrong_ciphertext_is_refused(name, change, reason, method):
     assert found_by(run) == undisturbed
     reasons = [why for wire in wires for why in wire.reasons]
     assert len(reasons) > 10
-    for why in reasons:
-        assert "does not open" in why
-        assert re.search(reason, why)
+    assert set(reasons) == {UNOPENED}  # no word says what is wrong
 
 
 @pytest.mark.parametrize("name", ["stream", "bfv-compact", "paillier"])

@@ -120,7 +120,7 @@ def test_dual_ascent_is_that_of_messages(name, split, presence, loss):
 @pytest.mark.parametrize("presence", ["half", "coins", "in turn"])
 @pytest.mark.parametrize("name", ["paper", "as printed", "safe"])
 def test_recalled_margins_are_the_refreshed_ones(name, presence, monkeypatch):
-    """Bit for bit: weights of past rounds stand in for reading all rows again."""
+    """They are equal bit for bit: weights of past rounds replace rereading all rows."""
     blocks = stacked(X, Y[:, 0], SPLITS["overlapping"], by="samples")
     present = presences(3)[presence]
 
@@ -193,7 +193,7 @@ def test_numbers_of_columns_are_among_the_clients_own():
     ],
 )
 def test_what_cannot_be_simulated_so_is_refused(settings, is_complete, advice):
-    """With a sentence that says what can."""
+    """One sentence says what can be simulated."""
     blocks = stacked(X, Y[:, 0], SPLITS["grid"], by="samples")
     presence = complete(6) if is_complete else random_fraction(6, 0.5, 0)
     with pytest.raises(ValueError, match=advice):
@@ -205,7 +205,7 @@ def test_what_cannot_be_simulated_so_is_refused(settings, is_complete, advice):
     [(FedAvg(batch=2), "batch=1"), (HyFem(average="cached"), "average='active'")],
 )
 def test_local_steps_that_cannot_be_simulated_are_refused(settings, advice):
-    """With a sentence that says what can."""
+    """One sentence says what can be simulated."""
     blocks = stacked(X, Y[:, 0], SPLITS["grid"], by="clients")
     with pytest.raises(ValueError, match=advice):
         BulkLocalSgd(blocks, make_loss("hinge"), L2, settings, complete(6))

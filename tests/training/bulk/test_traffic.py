@@ -145,7 +145,7 @@ def test_local_steps_seal_and_open_what_clients_do(name, split, presence, watch)
 
 @pytest.mark.parametrize("size", EDGES)
 def test_sizes_are_those_of_msgpack(size):
-    """Of bytes with their length, and of whole numbers."""
+    """The test covers bytes with their length, and whole numbers."""
     sizes = np.array([size])
     assert binary_size(sizes) == len(msgspec.msgpack.encode(bytes(size)))
     assert integer_size(sizes) == len(msgspec.msgpack.encode(size))
@@ -153,7 +153,7 @@ def test_sizes_are_those_of_msgpack(size):
 
 @pytest.mark.parametrize("name", ["drawn", "fedavg"])
 def test_profiles_have_the_same_bytes_without_encryption(name):
-    """One formula is for both."""
+    """One formula covers both."""
     presence = presences(6)["half"]
     runs = [
         training("grid", {**DUAL, **PRIMAL}[name], presence, profile)

@@ -1,4 +1,4 @@
-"""What a client of the bundle method answers: only what an honest server asks.
+"""Ensures that a client answers only what an honest server asks.
 
 A client has its own copy of the study file, and so knows the method and its settings.
 Whatever the server sends is checked against them before anything is computed:
@@ -14,7 +14,7 @@ Whatever the server sends is checked against them before anything is computed:
   at most ``sub_groups`` parts, of at least ``min_group_size`` samples if it is divided
   at all. A whole group may be smaller: two organisations may share two rows only.
 * **Totals.** The client that opens what was measured opens as many numbers as P has
-  along the steps, and no vector by sample.
+  along the steps, or as new planes have offsets and Gram entries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from hyfdca.algorithms.bundle.settings import (
     BundleSettings,
 )
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.federation.messages import OpenRequest
 from hyfdca.federation.problem import Problem
 from hyfdca.protocol.codec import RemoteProtocolError
 
@@ -45,6 +44,7 @@ Collection = tuple[tuple[float, ...], tuple[b.Candidate, ...]]
 _ROUNDING = 1e-9
 
 _AT_START, _ALONG = [0.0], TRIAL_STEPS.tolist()
+N_STEPS = (len(_AT_START), len(_ALONG))  # at which a search may measure P
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PlaneNumbers:
     n_planes: tuple[int, ...] = ()  # per bucket, by collection
 
     def with_collection(self, first: int, n_planes: int) -> PlaneNumbers:
-        """Return the numbers with one more collection, or the last one once more.
+        """Return the numbers with one more collection, or with the last one repeated.
 
         Raises
         ------
@@ -93,9 +93,9 @@ class Asked:
     is_mixture : bool
         Whether trial points are mixtures of planes.
     most_parts, min_part : int
-        Into how many parts buckets divide an owner group, of how many samples each.
+        The most parts of an owner group that are buckets, and their least size.
     max_buckets : int
-        Of all clients together.
+        The most buckets over all clients.
     """
 
     collections: tuple[Collection, ...]
@@ -105,7 +105,7 @@ class Asked:
     max_buckets: int
 
     def check_planes(self, request: b.PlanesRequest) -> None:
-        """Refuse planes that touch elsewhere."""
+        """Refuse planes that touch the loss elsewhere."""
         asked = (tuple(request.places), tuple(request.candidates))
         if asked not in self.collections:
             raise RemoteProtocolError("the method has no planes at these places")
@@ -120,15 +120,15 @@ class Asked:
     def check_weights(
         self, weights: FloatArray, buckets: IntArray, n_buckets: int
     ) -> None:
-        """Refuse weights of planes, (planes, outputs), that are no mixture."""
+        """Refuse weights of planes, (planes, outputs), that are not a mixture."""
         if not self.is_mixture:
             return
         sums = np.zeros((n_buckets, weights.shape[1]))
         np.add.at(sums, buckets, weights)
         if np.any(weights < 0) or np.any(sums > 1 + _ROUNDING):
             raise RemoteProtocolError(
-                "the weights of planes are no mixture: they must not be negative, nor "
-                "add up to more than 1 in a bucket"
+                "the weights of planes are not a mixture: they must not be negative, "
+                "nor add up to more than 1 in a bucket"
             )
 
     def check_buckets(self, groups: IntArray, buckets: IntArray) -> None:
@@ -166,13 +166,6 @@ def check_steps(request: b.SearchRequest) -> None:
     """Refuse to measure P at other steps than those of the line search."""
     if request.steps not in (_AT_START, _ALONG):
         raise RemoteProtocolError("the method does not measure P at these steps")
-
-
-def check_search_totals(request: OpenRequest, n_numbers: int) -> None:
-    """Refuse to open more numbers than a search has, given how many at each step."""
-    sizes = [(1, len(steps) * n_numbers) for steps in (_AT_START, _ALONG)]
-    if len(request.shapes) != 1 or request.shapes[0] not in sizes:
-        raise RemoteProtocolError("these totals are not P along the steps")
 
 
 def check_visit(request: b.VisitPlanesRequest) -> None:

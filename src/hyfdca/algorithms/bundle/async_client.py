@@ -1,4 +1,4 @@
-"""A client's half of the asynchronous bundle method: what it gives on a visit."""
+"""A client's half of the asynchronous bundle method: its answers to visits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hyfdca.algorithms.bundle.client import BundleClient
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class VisitedState:
     """What a checkpoint keeps: margins, and the visits they belong to."""
 
@@ -103,8 +103,21 @@ class VisitedBuckets:
             rows = self._rows_of(bucket)
             margins = party.sealing.opened_apart("margins", summed, rows)
             opened.append(party.with_offsets(margins, rows) + own)
-        for visit in zip(buckets, request.numbers, opened, strict=True):
-            self._take_margins(*visit)
+        before = self._before, self._now, self._numbers
+        self._before, self._now = self._before.copy(), self._now.copy()
+        self._numbers = dict(self._numbers)
+        try:
+            for visit in zip(buckets, request.numbers, opened, strict=True):
+                self._take_margins(*visit)
+            return self._new_planes(buckets, request, labels)
+        except Exception:
+            self._before, self._now, self._numbers = before
+            raise
+
+    def _new_planes(
+        self, buckets: list[int], request: b.VisitPlanesRequest, labels: FloatArray
+    ) -> Message:
+        """Return the planes of some buckets that touch at the margins now."""
         sums = PlaneSums(self._client, len(buckets), len(request.places))
         forwarded = []
         try:

@@ -4,8 +4,8 @@ A plane of one bucket is valid by itself. So each bucket is given a point, its h
 margins there are collected as they appear, then their slopes; no bucket waits for
 another. A client that never returns freezes only its buckets, whose planes stay valid.
 
-The point w moves towards the model's best point by little, the more buckets brought
-new planes the further. New planes touch the loss at the bucket's new margins and
+The point w moves a small way towards the model's best point, further if more buckets
+brought new planes. New planes touch the loss at the bucket's new margins and
 beyond, in the direction it has moved in: that costs bytes, but no visit.
 
 | phase        | down                                         | up                    |
@@ -55,7 +55,7 @@ _LEAST = 1e-4  # of P, where the guess of the gap is smaller
 _SHARE_OF_WAY = 0.2  # to the model's best point, when all buckets brought planes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AsyncBundleServerState:
     """What a checkpoint keeps of the server's half."""
 
@@ -99,7 +99,7 @@ class AsyncBundleServer(BundleServer):
 
     @cached_property
     def _margins_grid(self) -> VectorGrid:
-        """Measuring has margins of its own, on another grid, at the same time."""
+        """Measuring uses separate margins, on another grid, at the same time."""
         return VectorGrid("visit margins", self.federation.grids.margins.grid)
 
     @cached_property
@@ -153,7 +153,7 @@ class AsyncBundleServer(BundleServer):
             session.present = None
 
     def step(self) -> Conversation[None]:
-        """Measure P along the way to the point, and go where it is lowest."""
+        """Measure P along the way to the point, and move to where it is lowest."""
         self._tried = self.point  # which moves on while measuring waits for clients
         weights = self.point[: self._n_features]
         point = self._trial_point(weights, self.squared_norms(weights))
@@ -178,7 +178,7 @@ class AsyncBundleServer(BundleServer):
     # The point
 
     def tolerances(self) -> FloatArray:
-        """Return how well to solve: P is guessed, since measuring it takes long."""
+        """Return how exactly to solve; P is a guess, since measuring it takes long."""
         penalties = self.squared_norms(self.point[: self._n_features]) / 2
         guesses = penalties + sum(self._losses.values(), np.zeros_like(penalties))
         is_known = len(self._losses) == len(self.states)
@@ -187,12 +187,12 @@ class AsyncBundleServer(BundleServer):
         return np.asarray(_INNER * np.maximum(primals - bounds, _LEAST * primals))
 
     def _move_point(self, share: float) -> None:
-        """Solve with the new planes, and go part of the way to the model's point."""
+        """Solve with the new planes, and move part of the way to the model's point."""
         self.set_reach()
         self.model.solve(self.tolerances(), share)
         target = self.weights()
         assert target is not None  # noqa: S101  # the open profile shows it
-        self.note_bound(self.squared_norms(target))
+        self.note_bound(target)
         if self.federation.problem.free_intercept:
             target = np.vstack([target, self.model.intercepts])
         self.point = self.point + _SHARE_OF_WAY * share * (target - self.point)
@@ -391,12 +391,12 @@ class AsyncBundleServer(BundleServer):
         update = model.remember(slopes)
         model.add(np.full(n_planes, bucket), offsets, update, *balances)
 
-    # Who is asked what
+    # Requests
 
     def _wanted(
         self, present: Iterable[int], wants: Callable[[Bucket, int], bool]
     ) -> dict[int, list[int]]:
-        """Return the buckets for which something is wanted of each client."""
+        """Return the buckets about which each client is asked something."""
         wanted = {
             client: [
                 bucket
@@ -415,4 +415,4 @@ class AsyncBundleServer(BundleServer):
     @staticmethod
     def _check_length(client: int, parts: list[Sealed], buckets: list[int]) -> None:
         if len(parts) != len(buckets):
-            raise BadReplyError("", client, "it answers for other buckets")
+            raise BadReplyError("", client, "it replied for other buckets")

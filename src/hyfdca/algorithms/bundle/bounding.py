@@ -1,7 +1,7 @@
 """Bounds on the optimum: P of the best point from above, planes from below, by output.
 
-With a free intercept the planes bound the optimum among the intercepts within reach
-first; how far from zero an optimal one can be, the planes say too.
+With a free intercept, the planes first bound the optimum among the intercepts within
+reach. They also bound how far from zero an optimal intercept can be.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from hyfdca.algorithms.bundle.buckets import Buckets
 from hyfdca.algorithms.bundle.planes import CuttingModel
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.server import Federation
+from hyfdca.protocol.server_session import BadReplyError
 
 # The programme is solved to this share of the gap. Stopped early, an interior point is
 # more central, which saves rounds. But candidates need to know the present duals well,
@@ -29,8 +30,13 @@ _GAIN, _SHARPEST = 0.9, 1e-8
 # gap from which on the reach is all that an optimal one can be.
 _FIRST_REACH, _ROOM, _CLOSE = 4.0, 4.0, 0.5
 
+_NO_PRODUCTS = (
+    "the products of slopes that they send are not those of any vectors: weights would "
+    "have a negative length"
+)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class BoundingState:
     """What a checkpoint keeps of the bounds."""
 
@@ -50,7 +56,7 @@ class Bounding(ABC):
         self.federation = federation
         self.is_wide = federation.layout.is_wide
         self._is_bounded = math.isfinite(federation.problem.loss.lipschitz)
-        # Start at w = 0, which nobody has measured yet.
+        # Start at w = 0, which has not been measured yet.
         n_outputs = federation.problem.n_outputs
         self.primals = np.full(n_outputs, np.inf)
         self.bounds = np.zeros(n_outputs)
@@ -101,7 +107,7 @@ class Bounding(ABC):
         self._last_gap, self._sharpness = state.last_gap, state.sharpness
 
     def tolerances(self) -> FloatArray:
-        """Return how well to solve for each output, by what there is to gain."""
+        """Return how exactly to solve for each output, given what there is to gain."""
         gaps = self.primals - np.maximum(self.bounds, self.near_bounds)
         is_small = self.buckets.n_buckets <= _MANY_BUCKETS and not self.is_wide
         inner = _INNER if is_small and self._is_bounded else _SHARP_INNER
@@ -121,35 +127,45 @@ class Bounding(ABC):
         return self.model.slopes.combine(sloped) / self.federation.problem.l2_scale
 
     def squared_norms(self, weights: FloatArray | None) -> FloatArray:
-        """Return λ ||w||² of each output, from the Gram matrix if need be."""
+        """Return λ ||w||² of each output, from the Gram matrix if necessary.
+
+        Raises
+        ------
+        BadReplyError
+            If the entries of that matrix are not products of any vectors.
+        """
         if weights is None:
-            return self.model.squared_norms()
+            found = self.model.squared_norms()
+            if not np.all(found >= 0.0):
+                raise BadReplyError(
+                    "gram", self.federation.everyone, _NO_PRODUCTS, is_final=True
+                )
+            return found
         squares: FloatArray = (weights**2).sum(axis=0)
         return self.l2_strength * squares
 
     @cached_property
     def _n_roundings(self) -> float:
-        """How many parts add up to a slope of each feature, as a length over them."""
+        """The number of parts in each feature's slope, as a length over features."""
         contributors = self.buckets.contributors(self.federation.layout)
         return float(np.linalg.norm(contributors))
 
-    def note_bound(self, squared_norms: FloatArray) -> None:
+    def note_bound(self, weights: FloatArray | None) -> FloatArray:
         """Raise the lower bounds to those of the plane weights, if these are higher.
 
-        Parameters
-        ----------
-        squared_norms : array
-            λ ||w||² of each output.
+        Takes w of the plane weights, if it is known; returns λ ||w||² of each output.
         """
-        found = self.model.bound(squared_norms, self._norm_error())
-        if not self.federation.problem.free_intercept:
+        error, squares = self._norm_error(), self.squared_norms(weights)
+        found = self.model.bound(squares, error)
+        if self.federation.problem.free_intercept:
+            self.near_bounds = np.maximum(self.near_bounds, found)
+            self.raise_bounds()
+        else:
             self.bounds = np.maximum(self.bounds, found)
-            return
-        self.near_bounds = np.maximum(self.near_bounds, found)
-        self.raise_bounds()
+        return squares
 
     def _norm_error(self) -> float:
-        """Return how much longer √λ w may be for the rounding of slopes.
+        """Return how much longer √λ w may be because slopes are rounded.
 
         Each part of a slope was rounded to its grid; weights of a bucket add up to 1.
         """
@@ -158,7 +174,7 @@ class Bounding(ABC):
         return error / (math.sqrt(self.l2_strength) * problem.n_samples)
 
     def set_reach(self) -> None:
-        """Choose how far a free intercept may go: near at first, then to its limits.
+        """Choose the reach of a free intercept: narrow at first, then up to its limits.
 
         A bound for a narrow reach says nothing of intercepts beyond it. Limits that
         are known hold for good, because P only falls.
@@ -176,7 +192,7 @@ class Bounding(ABC):
         model.reach = reach
 
     def raise_bounds(self) -> None:
-        """Raise the bounds to what those within reach say of all intercepts.
+        """Raise the bounds to what those within reach imply for all intercepts.
 
         P is convex. From here to an optimum that is r times as far away as the end of
         the reach, it falls at most r times as much as it does to that end. Only a free

@@ -11,7 +11,7 @@ from hyfdca.federation.sums import RunningSum, RunningSumState, VectorLayout
 from hyfdca.protocol.messages import GridSpec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OwedState:
     """What a checkpoint keeps of planes that are owed."""
 
@@ -64,7 +64,7 @@ class Owed:
 
 @dataclass(frozen=True)
 class BucketLayouts:
-    """Of a bucket's vectors; clients of those by sample are places among its holders.
+    """The layouts of a bucket's vectors; by sample, clients are places among holders.
 
     Slopes are by feature and open; their width is one number per plane and output.
     """
@@ -75,7 +75,7 @@ class BucketLayouts:
     offsets_width: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BucketState:
     """What a checkpoint keeps of a bucket."""
 
@@ -89,7 +89,7 @@ class BucketState:
 
 @dataclass
 class Bucket:
-    """One bucket: whose margins and slopes are there."""
+    """One bucket: the margins and slopes that have arrived."""
 
     holders: list[int]
     labelled: frozenset[int]

@@ -1,4 +1,4 @@
-"""Buckets of samples: what gets its own cutting plane in a bundle method.
+"""Buckets of samples, each with its own cutting plane in a bundle method.
 
 The finer the buckets, the fewer the rounds. What limits them is what a slope shows:
 in the open profile the server sees each client's part of it, in the sealed profile a
@@ -85,7 +85,7 @@ def sealed_groups(layout: Layout, min_contributors: int) -> IntArray:
             missing[layout.features.items[client]] -= 1
         if missing.max(initial=0) <= 0:
             inside, missing, n_full = set(), enough.copy(), n_full + 1
-    # What is left over is too little for a bucket of its own.
+    # The rest is too small for a separate bucket.
     return np.minimum(bucket_of, max(n_full - 1, 0))[groups]
 
 

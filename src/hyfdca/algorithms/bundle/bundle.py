@@ -29,7 +29,7 @@ class Bundle(BundleSettings):
     phases: ClassVar[Phases] = PATH_PHASES
 
     def server(self, federation: Federation) -> ServerHalf:
-        """Return the server's half, asynchronous where that gains anything.
+        """Return the server's half, asynchronous where that helps.
 
         Where slopes are sealed every plane needs everybody. On wide data planes need
         candidates, which are steps from duals of all buckets.
@@ -66,7 +66,7 @@ class Lbfgs(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        """A gradient; rounds give the certificate."""
+        """A smooth loss; rounds give the certificate."""
         return Needs(measuring="nobody", smooth_loss=True)
 
     def server(self, federation: Federation) -> ServerHalf:

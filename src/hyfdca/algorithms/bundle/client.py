@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.asked import (
+    N_STEPS,
     Asked,
     PlaneNumbers,
-    check_search_totals,
     check_steps,
 )
 from hyfdca.algorithms.bundle.async_client import VisitedBuckets, VisitedState
@@ -39,7 +40,7 @@ _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
 _BLOCK = 65536  # samples whose duals are in memory at a time
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BundleClientState:
     """What a checkpoint keeps of a client's half."""
 
@@ -103,7 +104,7 @@ class BundleClient:
             "planes": self._planes,
             "forward planes": self._take_planes,
             "gram": self._gram,
-            "open planes": self.party.open_totals,
+            "open planes": self._open_planes,
             "trial": self._trial,
             "search": self._search,
             "open search": self._open_search,
@@ -182,7 +183,7 @@ class BundleClient:
                 if is_kept:
                     kept[rows] = duals
             if mixture is not None:
-                # Duals that are no part of the mixture any more are forgotten.
+                # Duals that are no longer part of the mixture are forgotten.
                 mixed = {d: self._delivered[d] for d in mixture.deliveries}
                 self._delivered = {**mixed, request.number: kept}
             return b.Planes(
@@ -223,7 +224,7 @@ class BundleClient:
         delivered = [self._delivered[d] for d in mixture.deliveries]
         n_outputs = self.party.problem.n_outputs
         total = np.zeros((self.party.n_held, n_outputs))
-        # All collections of a study have as many planes.
+        # All collections of a study have the same number of planes.
         width = max((duals.shape[1] for duals in delivered), default=0)
         shape = (len(delivered), self.n_buckets, width)
         weights = unpack_reals(mixture.weights, math.prod(shape)).reshape(shape)
@@ -235,7 +236,7 @@ class BundleClient:
         return total
 
     def _check_mixture(self, weights: FloatArray, n_outputs: int) -> None:
-        """Refuse weights of delivered duals, by bucket, that are no mixture."""
+        """Refuse weights of delivered duals, by bucket, that are not a mixture."""
         n_deliveries, n_buckets, width = weights.shape
         planes = weights.reshape(-1, n_outputs)
         buckets = np.repeat(np.arange(n_buckets), width // n_outputs)
@@ -274,27 +275,32 @@ class BundleClient:
             raise RemoteProtocolError("there are slopes of more buckets than allowed")
         numbers = self._checked_numbers(request)
         n_new, known = len(request.slopes) * request.n_planes, self._slopes.numbers
-        is_new = request.first not in known  # else it is asked again
+        is_new = request.first not in known  # otherwise it is asked again
         kept = unpack_indices(request.kept, request.first)
         n_all = np.isin(known, kept).sum() + n_new
         units = unpack_reals(request.units, int(n_all))
         if np.any(units <= 0):
             raise RemoteProtocolError("a unit of Gram entries is not positive")
-        if is_new:
-            width = request.n_planes * problem.n_outputs
-            new = []
-            for sums in request.slopes:
-                opened = self._sealing.opened_features("slopes", sums, width)
-                new.append(by_plane(opened, problem.n_outputs))
-            self._slopes.keep(kept)
-            self._slopes.append(request.first, np.concatenate(new))
-            self._plane_numbers = numbers
-        products = self._slopes.products(n_new, self.party.block.counts_feature)
-        scaled = products / (problem.l2_scale * problem.n_samples * units[:, None])
-        return self._sealing.total_part("totals", scaled, request.grid)
+        before = copy(self._slopes), self._plane_numbers
+        try:
+            if is_new:
+                width = request.n_planes * problem.n_outputs
+                new = []
+                for sums in request.slopes:
+                    opened = self._sealing.opened_features("slopes", sums, width)
+                    new.append(by_plane(opened, problem.n_outputs))
+                self._slopes.keep(kept)
+                self._slopes.append(request.first, np.concatenate(new))
+                self._plane_numbers = numbers
+            products = self._slopes.products(n_new, self.party.block.counts_feature)
+            scaled = products / (problem.l2_scale * problem.n_samples * units[:, None])
+            return self._sealing.total_part("totals", scaled, request.grid)
+        except Exception:
+            self._slopes, self._plane_numbers = before
+            raise
 
     def _checked_numbers(self, request: b.GramRequest) -> PlaneNumbers:
-        """Return how planes are numbered, the same way in the whole study."""
+        """Return how planes are numbered, which is the same in the whole study."""
         self._asked.check_count(request.n_planes, self.n_points)
         n_buckets, own = len(request.slopes), self.bucket_arrangement.groups
         if n_buckets <= own.max(initial=0):
@@ -304,20 +310,26 @@ class BundleClient:
             raise RemoteProtocolError("planes are numbered by collection and bucket")
         return numbers.with_collection(request.first, request.n_planes)
 
+    def _open_planes(self, request: OpenRequest) -> Opened | Vouched:
+        """Open the offsets of new planes by bucket, and their Gram entries."""
+        problem, numbers = self.party.problem, self._plane_numbers
+        if numbers is None:
+            raise RemoteProtocolError("planes were not multiplied yet")
+        n_buckets, width = numbers.n_buckets, numbers.n_planes[-1] * problem.n_outputs
+        n_halves = 2 if problem.free_intercept else 1  # balances follow offsets
+        products = n_buckets * width * len(self._slopes.numbers)
+        shapes = [(n_buckets, n_halves * width), (1, products)]
+        return self.party.open_totals(request, [shapes])
+
     # A new point
 
     def _trial(self, request: b.TrialRequest) -> Message:
         """Take the trial point; return x_{k,i}·w_k."""
-        if request.weights is not None:
-            size = self.weights.size
-            weights = unpack_reals(request.weights, size).reshape(self.weights.shape)
-        else:
-            weights = self._mixed(request.plane_weights or memoryview(b""))
-        n_columns = self.weights.shape[1]
-        intercepts = self.party.unpacked_intercepts(request.intercepts, n_columns)
-        best = self._best()
+        best, n_columns = self._best(), self.weights.shape[1]
         try:
             self._apply_step(request.move)
+            weights = self._trial_weights(request)
+            intercepts = self.party.unpacked_intercepts(request.intercepts, n_columns)
             reply = self._sealing.sample_part(
                 "margins", self.party.products(EVERYWHERE, weights), request.grid
             )
@@ -327,8 +339,14 @@ class BundleClient:
         self.weights, self._intercepts = weights, intercepts
         return reply
 
+    def _trial_weights(self, request: b.TrialRequest) -> FloatArray:
+        """Return the weights of features, or those that plane weights stand for."""
+        shape = self.weights.shape
+        if request.weights is not None:
+            return unpack_reals(request.weights, math.prod(shape)).reshape(shape)
+        return self._mixed(request.plane_weights or memoryview(b""))
+
     def _mixed(self, payload: memoryview) -> FloatArray:
-        """Return the weights of features that plane weights stand for."""
         scales = self._l2_scales()
         numbers = self._slopes.numbers
         shape = (len(numbers), self.weights.shape[1])
@@ -345,19 +363,23 @@ class BundleClient:
         return self.party.problem.l2_scale
 
     def _search(self, request: b.SearchRequest) -> Message:
-        """Return this client's part of P at some steps to the trial point, above."""
+        """Return this client's part of P at steps to the trial point, rounded up."""
         check_steps(request)
-        steps = np.array(request.steps)
-        if self.party.block.labels is not None:
-            step = grid_step(request.margins)
-            margins = self.party.margins(request.margins, n_points=self.n_points)
-            self.margins, self._step = margins + self._intercepts, step
-        totals = self._measured(steps)
-        # A step where P does not fit is never taken: P(0) fits.
-        largest = math.ldexp(1.0, request.grid.limit_bits - request.grid.fraction_bits)
-        return self._sealing.total_part(
-            "totals", np.minimum(above(totals), largest), request.grid, "up"
-        )
+        steps, before = np.array(request.steps), (self.margins, self._step)
+        try:
+            if self.party.block.labels is not None:
+                step = grid_step(request.margins)
+                margins = self.party.margins(request.margins, n_points=self.n_points)
+                self.margins, self._step = margins + self._intercepts, step
+            totals = self._measured(steps)
+            # A step where P does not fit is never taken: P(0) fits.
+            most = math.ldexp(1.0, request.grid.limit_bits - request.grid.fraction_bits)
+            return self._sealing.total_part(
+                "totals", np.minimum(above(totals), most), request.grid, "up"
+            )
+        except Exception:
+            self.margins, self._step = before
+            raise
 
     def _measured(self, steps: FloatArray) -> FloatArray:
         """Return P at some steps to the trial point, (steps, outputs)."""
@@ -374,17 +396,24 @@ class BundleClient:
         return np.asarray(0.5 * (along**2).sum(axis=1))
 
     def _open_search(self, request: OpenRequest) -> Opened | Vouched:
-        check_search_totals(request, self.party.problem.n_outputs)
-        return self.party.open_totals(request)
+        """Open P along the steps."""
+        return self._open_measured(request, self.party.problem.n_outputs)
+
+    def _open_measured(self, request: OpenRequest, n_numbers: int) -> Opened | Vouched:
+        """Open what a search measures, some numbers per step."""
+        shapes = [[(1, n_steps * n_numbers)] for n_steps in N_STEPS]
+        return self.party.open_totals(request, shapes)
 
     def _losses_along(self, steps: FloatArray, labels: FloatArray) -> FloatArray:
         """Return mean losses of the samples counted here, at worst, by step."""
         problem, start, end = self.party.problem, self.best_margins, self.margins
         if not self.party.block.counts_sample.any():
             return np.zeros((len(steps), problem.n_outputs))
-        errors = self._margin_errors()
-        sums = sums_along(problem.loss, start, end, labels, self.counted, steps)
-        above = problem.loss.above(sums, errors, self.counted)
+        loss, errors = problem.loss, self._margin_errors()
+        if loss.shape.insensitivity:
+            loss, errors = loss.covering(errors)
+        sums = sums_along(loss, start, end, labels, self.counted, steps)
+        above = loss.above(sums, errors, self.counted)
         return above / problem.n_samples
 
     def _margin_errors(self) -> FloatArray:
@@ -396,7 +425,7 @@ class BundleClient:
         return np.asarray(self.party.sample_holders * error + _FLOAT_ERROR * size)
 
     def _best(self) -> tuple[FloatArray, FloatArray, float, int]:
-        """Return the best point, to go back to it if a request is refused."""
+        """Return the best point, to return to if a request is refused."""
         return self.best_weights, self.best_margins, self._best_step, self._moved
 
     def _go_back(self, best: tuple[FloatArray, FloatArray, float, int]) -> None:
@@ -417,7 +446,7 @@ class BundleClient:
         self._moved = move.number
 
     def _weights_after(self, move: b.Move) -> FloatArray:
-        """Return the best weights after a move; nothing is changed."""
+        """Return the best weights after a move, without changing anything."""
         if move.number == self._moved:
             return self.best_weights
         if move.number < self._moved or len(move.steps) != self.weights.shape[1]:

@@ -12,6 +12,7 @@ In the open profile the server reads slopes and offsets itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,10 +20,13 @@ import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.buckets import Buckets
+from hyfdca.algorithms.bundle.consistency import TRIAL_PLACE, NewPlanes
 from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate
 from hyfdca.algorithms.bundle.slopes import by_plane
 from hyfdca.arrays import FloatArray
+from hyfdca.errors import StudyError
 from hyfdca.federation.grids import MARGIN_HEADROOM, GridState, VectorGrid
+from hyfdca.federation.messages import MOST_TOTALS
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import RunningSum, VectorLayout
 from hyfdca.federation.totals import Total
@@ -38,7 +42,7 @@ from hyfdca.protocol.server_session import BadReplyError, Conversation
 _ROOM = 4.0  # times the longest of the last planes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PlaneGridsState:
     """What a checkpoint keeps of the bundle's own grids."""
 
@@ -70,7 +74,7 @@ class PlaneGrids:
 
 @dataclass
 class PlaneCollection:
-    """Has every holder form the same new duals and learns what planes they give.
+    """Lets every holder form the same new duals, and collects the planes they give.
 
     Parameters
     ----------
@@ -114,12 +118,15 @@ class PlaneCollection:
             )
         return self._layouts[width]
 
-    def collect(self, move: b.Move) -> Conversation[None]:
-        """Have every holder form the same new duals; learn what planes they give."""
+    def collect(self, move: b.Move) -> Conversation[NewPlanes | None]:
+        """Have every holder form the same new duals; learn what planes they give.
+
+        Returns the planes, if some of them touch the loss at the trial point.
+        """
         federation, width = self.federation, self._width
         buckets = np.repeat(np.arange(self.buckets.n_buckets), self.n_planes)
         shape = (self.buckets.n_buckets, offsets_width(federation, width))
-        slopes, offsets, parts = yield from self._slopes_and_offsets(move)
+        slopes, offsets, parts, shown = yield from self._slopes_and_offsets(move)
         if federation.problem.profile == "open":
             totals = offsets.read()
             update = self._read_slopes(slopes)
@@ -136,6 +143,17 @@ class PlaneCollection:
         # Of the coarsest slopes: grids never get finer
         self.model.note_step(federation.grids.shares.fraction_bits)
         self.model.add(buckets, -conjugates, update, *balances)
+        is_open = federation.problem.profile == "open"
+        return self._touching(shown if is_open else {})
+
+    def _touching(self, shown: dict[int, list[Sealed]]) -> NewPlanes | None:
+        """Return the last planes, if some of them touch the loss at the trial point."""
+        if TRIAL_PLACE not in self.places:
+            return None
+        place, n_planes = self.places.index(TRIAL_PLACE), self.n_planes
+        first = len(self.model.numbers) - self.buckets.n_buckets * n_planes
+        touching = first + np.arange(self.buckets.n_buckets) * n_planes + place
+        return NewPlanes(n_planes, place, touching, shown)
 
     def note_rounding(self) -> None:
         """Note how far off new balances may be: each client rounds up on the grid."""
@@ -144,8 +162,15 @@ class PlaneCollection:
 
     def _slopes_and_offsets(
         self, move: b.Move
-    ) -> Conversation[tuple[list[RunningSum], RunningSum, dict[int, SealedTotals]]]:
-        """Return sums of slopes and of offsets, and the parts of the latter."""
+    ) -> Conversation[
+        tuple[
+            list[RunningSum],
+            RunningSum,
+            dict[int, SealedTotals],
+            dict[int, list[Sealed]],
+        ]
+    ]:
+        """Return sums of slopes and of offsets; the parts of offsets, and of slopes."""
         federation, grids = self.federation, self.federation.grids
         forwards = bool(federation.unlabelled)
         mixture = self._mixtures()
@@ -171,18 +196,19 @@ class PlaneCollection:
         )
         of_offsets, by_feature = self._layouts_of(self._width)
         parts = {client: reply.offsets for client, reply in replies.items()}
-        by_bucket = self._by_bucket({c: reply.slopes for c, reply in replies.items()})
+        slopes_of = {c: reply.slopes for c, reply in replies.items()}
+        by_bucket = self._by_bucket(slopes_of)
         slopes = [RunningSum(by_feature) for _ in by_bucket]
         for total, own in zip(slopes, by_bucket, strict=True):
             total.add_all(own)
         offsets = RunningSum(of_offsets)
         offsets.add_all(parts)
         if forwards:
-            yield from self._forward(replies, slopes)
-        return slopes, offsets, parts
+            slopes_of |= yield from self._forward(replies, slopes)
+        return slopes, offsets, parts, slopes_of
 
     def _mixtures(self) -> Callable[[int], b.Mixture | None]:
-        """Return what says the present duals to a client, if candidates need them."""
+        """Return what tells a client the present duals, if candidates need them."""
         if not self.candidates:
             return lambda _: None
         shape = (
@@ -215,8 +241,11 @@ class PlaneCollection:
 
     def _forward(
         self, replies: dict[int, b.Planes], slopes: list[RunningSum]
-    ) -> Conversation[None]:
-        """Pass the designated holders' duals on to the holders without labels."""
+    ) -> Conversation[dict[int, list[Sealed]]]:
+        """Pass the designated holders' duals on to the holders without labels.
+
+        Adds their slopes to the sums, and returns them.
+        """
         federation, grid = self.federation, self.federation.grids.shares
         width = self._width
         forwarded = federation.running_sample_sum(width)
@@ -230,12 +259,14 @@ class PlaneCollection:
             ),
             Parts,
         )
-        by_bucket = self._by_bucket({c: part.vectors for c, part in parts.items()})
+        slopes_of = {c: part.vectors for c, part in parts.items()}
+        by_bucket = self._by_bucket(slopes_of)
         for total, own in zip(slopes, by_bucket, strict=True):
             total.add_all(own)
+        return slopes_of
 
     def _read_slopes(self, slopes: list[RunningSum]) -> GramUpdate | None:
-        """Keep what the open profile shows; return the Gram entries if wanted."""
+        """Keep what the open profile shows; return the Gram entries if required."""
         n_outputs = self.federation.problem.n_outputs
         new = [by_plane(own.read(), n_outputs) for own in slopes]
         return self.model.remember(np.concatenate(new))
@@ -256,6 +287,13 @@ class PlaneCollection:
         if longest:
             grid.use(federation.grid_maker.finest(longest, n_clients))
         lengths = np.append(model.lengths, np.full(n_new, longest or 1.0))
+        products = (n_new * len(lengths), n_outputs)
+        if math.prod(products) + math.prod(offsets.rows) > MOST_TOTALS:
+            fewer = "fewer folds, fewer l2 or " if federation.problem.path else ""
+            raise StudyError(
+                "Training takes too many cutting planes to multiply all of them; use "
+                f"{fewer}a smaller max_buckets."
+            )
         kept, units = pack_indices(model.sloped), pack_reals(lengths)
         shown = [slope.take_each(federation.everyone) for slope in slopes]
         total = yield from federation.gather_total(
@@ -269,7 +307,7 @@ class PlaneCollection:
                 units,
                 spec,
             ),
-            (n_new * len(lengths), n_outputs),
+            products,
         )
         conjugates, scaled = yield from federation.open_totals(
             [offsets, total], "open planes"
@@ -292,5 +330,5 @@ def offsets_width(federation: Federation, width: int) -> int:
 def forwarded_duals(client: int, reply: b.Planes, n_vectors: int) -> list[Sealed]:
     """Return the duals of a reply, which must be there."""
     if reply.duals is None or len(reply.duals) != n_vectors:
-        raise BadReplyError("", client, "it kept its duals")
+        raise BadReplyError("", client, "it withheld its duals")
     return reply.duals

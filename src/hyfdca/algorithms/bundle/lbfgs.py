@@ -76,7 +76,7 @@ class Path:
         return direction * self.reach
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LbfgsServerState:
     """What a checkpoint keeps of the server's half."""
 
@@ -120,7 +120,7 @@ class LbfgsServer(BundleServer):
         return buckets_of(layout, np.zeros(layout.samples.n_items, np.int64))
 
     def keeps_gram(self) -> bool:
-        """Return that it does: directions are made of inner products."""
+        """Return true: directions are made of inner products."""
         return True
 
     @cached_property
@@ -140,7 +140,7 @@ class LbfgsServer(BundleServer):
             model.solve(self.tolerances())
         else:
             model.weights = newest
-        self.note_bound(self.squared_norms(self.weights()))
+        self.note_bound(self.weights())
         self._points = np.pad(self._points, ((0, 1), (0, 0)))
         self._directions = np.zeros_like(self._points)
         # In units of λ: then the first direction is the plane's own best point.
@@ -162,14 +162,14 @@ class LbfgsServer(BundleServer):
         return self.federation.problem.loss.smoothness
 
     def _lengths(self, output: int) -> FloatArray:
-        """Return inner products of all that points are combined of."""
+        """Return the inner products of all vectors that points combine."""
         gram = self.model.gram[:, :, output]
         if not self._n_first:
             return gram
         return np.asarray(block_diag(np.array([[self._stiffness]]), gram))
 
     def apply_step(self, steps: FloatArray) -> None:
-        """Go that far; where nothing was gained, forget and try a shorter way."""
+        """Take the step; where it gained nothing, forget and try a shorter one."""
         self._points = self._points + steps * self._directions
         for path, step in zip(self._paths, steps.tolist(), strict=True):
             path.reach = 1.0 if step else path.reach * _SHORTER

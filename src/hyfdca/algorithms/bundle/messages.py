@@ -291,7 +291,7 @@ _AT_START: Any = {"most": 0, "most_at_start": 1}
 
 
 def _also_after(name: str, *more: str) -> Phase:
-    """Return a phase that may come after more phases."""
+    """Return a phase that may follow more phases."""
     phase = PHASES[name]
     assert phase.after is not None  # noqa: S101  # all of these have an order
     sealed = phase.sealed_after and (*phase.sealed_after, *more)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
-from hyfdca.algorithms.bundle.asked import Asked, check_search_totals
+from hyfdca.algorithms.bundle.asked import Asked
 from hyfdca.algorithms.bundle.client import BundleClient, BundleClientState
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
@@ -26,7 +26,7 @@ from hyfdca.protocol.messages import Message
 _ROUNDING = 1e-9  # of shares, which come from sums on a grid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PathClientState:
     """What a checkpoint keeps of a client's half."""
 
@@ -99,9 +99,7 @@ class PathClient(BundleClient):
         return self._sealing.total_part("totals", means, request.grid)
 
     def _open_folds(self, request: OpenRequest) -> Opened | Vouched:
-        if request.shapes != [(1, self._path.n_folds)]:
-            raise RemoteProtocolError("these totals are not the weights of the folds")
-        return self.party.open_totals(request)
+        return self.party.open_totals(request, [[(1, self._path.n_folds)]])
 
     # The fits that have a point
 
@@ -131,32 +129,32 @@ class PathClient(BundleClient):
         return (places[:, None] * n_outputs + np.arange(n_outputs)).ravel()
 
     def _check_fits(self, notice: b.FitsNotice) -> None:
-        """Refuse fits that the study does not have, or that begin at no point."""
+        """Refuse fits that the study does not have, or that begin at no known point."""
         fits, sources = notice.fits, notice.sources
         is_ascending = bool(fits) and fits == sorted(set(fits))
         if not is_ascending or fits[-1] >= self._path.n_fits:
             raise RemoteProtocolError("the study has no such fits")
         if len(sources) != len(fits) or not set(sources) <= set(self._fits):
-            raise RemoteProtocolError("a fit begins where another one is")
+            raise RemoteProtocolError("a fit begins at the point of another fit")
         pairs = zip(fits, sources, strict=True)
         if any(fit in self._fits and fit != source for fit, source in pairs):
-            raise RemoteProtocolError("a fit that has a point goes on from there")
+            raise RemoteProtocolError("a fit that has a point continues from there")
         if set(fits) & set(self._finished):
             raise RemoteProtocolError("a fit that has finished does not begin again")
 
     def _check_shares(self, shares: tuple[float, ...]) -> None:
-        """Refuse shares of folds that are not shares of one whole."""
+        """Refuse shares of folds that do not fit together."""
         n_folds = self._path.n_folds
         is_whole = abs(sum(shares) - (n_folds - 1)) <= _ROUNDING * n_folds
         if len(shares) != n_folds or not is_whole or min(shares) <= 0:
-            raise RemoteProtocolError("the shares of the folds are no shares")
+            raise RemoteProtocolError("the shares of the folds are invalid")
         if self._shares not in ((), shares):
             raise RemoteProtocolError("the shares of the folds have changed")
 
     def _check_largest(self, given: float | None) -> None:
         """Refuse other λ than those of the study file, or another largest one."""
         if self._path.is_auto != (given is not None):
-            raise RemoteProtocolError("the strengths of the penalty are known")
+            raise RemoteProtocolError("the strengths of the penalty were already sent")
 
     def _l2s(self) -> FloatArray:
         """Return λ of the fits that have a point, by column."""
@@ -184,8 +182,11 @@ class PathClient(BundleClient):
     def _fold_losses(self, steps: FloatArray, labels: FloatArray) -> FloatArray:
         """Return the losses over N of the samples counted here, at worst."""
         problem, n_folds = self.party.problem, self._path.n_folds
+        if not self.party.block.counts_sample.any():
+            return np.zeros((n_folds, len(steps), self.best_margins.shape[1]))
+        loss, errors = problem.loss.covering(self._margin_errors())
         sums = grouped_sums_along(
-            problem.loss,
+            loss,
             self.best_margins,
             self.margins,
             labels,
@@ -194,19 +195,15 @@ class PathClient(BundleClient):
             self._folds,
             n_folds,
         )
-        if not self.party.block.counts_sample.any():
-            return sums
-        errors = self._margin_errors()
         by_point = sums.reshape(n_folds, len(steps), self.n_points, -1)
         for fold, rows in enumerate(self._rows_of_folds):
             own = by_point[fold]
-            own[:] = problem.loss.above(own, errors[rows], self.counted[rows])
+            own[:] = loss.above(own, errors[rows], self.counted[rows])
         return sums / problem.n_samples
 
     def _open_search(self, request: OpenRequest) -> Opened | Vouched:
         n_columns = self.weights.shape[1]
-        check_search_totals(request, (1 + self._path.n_folds) * n_columns)
-        return self.party.open_totals(request)
+        return self._open_measured(request, (1 + self._path.n_folds) * n_columns)
 
     def _release(self, request: b.MovedRelease) -> Released:
         """Give away the weights of one fit of all rows."""

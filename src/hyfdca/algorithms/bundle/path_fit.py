@@ -18,7 +18,7 @@ from hyfdca.maths.objective import relative_gap
 _MANY_PLANES = 150
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitState:
     """What a checkpoint keeps of a fit."""
 
@@ -78,7 +78,7 @@ class Fit(Bounding):
 
     @property
     def model(self) -> CuttingModel:
-        """The planes that it had when it was last solved."""
+        """The planes that it had at its last solution."""
         assert self._model is not None  # noqa: S101  # solved before it is asked for
         return self._model
 
@@ -120,8 +120,7 @@ class Fit(Bounding):
         weights = None
         if model.slopes is not None:
             weights = model.slopes.combine(sloped) / (self._l2 * n_samples)
-        squares = self.squared_norms(weights)
-        self.note_bound(squares)
+        squares = self.note_bound(weights)
         self._numbers, self._weights = model.numbers, model.weights
         longer = problem.l2_strength / self._l2
         return TrialPoint(weights, sloped, model.intercepts, longer * squares)
@@ -137,7 +136,7 @@ class Fit(Bounding):
         intercepts: FloatArray,
         left_out: FloatArray | None = None,
     ) -> None:
-        """Take the best of the points that somebody measured, if it is better.
+        """Take the best of the measured points, if it is better.
 
         Parameters
         ----------
@@ -158,7 +157,7 @@ class Fit(Bounding):
             self.raise_bounds()
 
     def _warm(self, model: CuttingModel) -> FloatArray:
-        """Return the last plane weights, as far as those planes are still there."""
+        """Return the last weights of the planes that still exist."""
         weights = np.zeros_like(model.weights)
         weights[: model.n_buckets] = 1.0
         places = np.searchsorted(self._numbers, model.numbers)

@@ -53,7 +53,7 @@ from hyfdca.protocol.server_session import Conversation
 _NEAR, _ALMOST = 0.3, 2.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PathServerState:
     """What a checkpoint keeps of the server's half."""
 
@@ -102,7 +102,7 @@ class PathServer(BundleServer):
             fit.restore(kept)
 
     def start_at(self, weights: FloatArray) -> None:
-        """Begin at zero all the same: a fit begins where another one is."""
+        """Begin at zero all the same: a fit begins at the point of another fit."""
 
     # Before the first round
 
@@ -149,7 +149,7 @@ class PathServer(BundleServer):
     def set_up(self) -> Conversation[None]:
         """Set up, measure at w = 0, and learn the weight of each fold."""
         yield from self.arrange()
-        found = yield from self._measure_along(self.nowhere, np.zeros(1), 1)
+        found = yield from self._measure_along({}, np.zeros(1), 1)
         weights = yield from self._fold_weights()
         shares = 1.0 - weights / weights.sum()
         if not np.all((shares > 0.0) & (shares < 1.0)):
@@ -169,7 +169,8 @@ class PathServer(BundleServer):
         # All places are one there: take the first of each bucket.
         whole = np.zeros_like(model.weights)
         whole[model.n_buckets :: self.planes.n_planes] = 1.0
-        squares = model.squared_norms_of(whole) * self.federation.problem.l2_strength
+        [squares] = model.squared_norms_of(whole[None])
+        squares = squares * self.federation.problem.l2_strength
         return largest_l2(float(squares.sum()), primal)
 
     def _fold_weights(self) -> Conversation[FloatArray]:
@@ -202,7 +203,7 @@ class PathServer(BundleServer):
         return not self._n_measured and len(self.model.sloped) > 0
 
     def _solve(self) -> dict[int, TrialPoint]:
-        """Return the next points of all fits that look for one."""
+        """Return the next points of all fits that need one."""
         by_fold: dict[int, CuttingModel] = {}
         found: dict[int, TrialPoint] = {}
 
@@ -224,7 +225,7 @@ class PathServer(BundleServer):
         return self.fits[number].relative_gap <= self.path.tolerance
 
     def _beginning(self) -> list[int]:
-        """Return the fits without a point that look for one, or for their bound."""
+        """Return the fits without a point that need one, or their bound."""
         path, tolerance = self.path, self.path.tolerance
         numbers = []
         for place in range(len(path.l2s)):
@@ -281,7 +282,7 @@ class PathServer(BundleServer):
         return TrialPoint(point.weights, weights, point.intercepts, point.squared_norms)
 
     def _note_weights(self, found: dict[int, TrialPoint]) -> None:
-        """Have the planes that some fit uses kept."""
+        """Keep the planes that some fit uses."""
         heaviest = np.zeros_like(self.model.weights)
         for number in found:
             fit = self.fits[number]
@@ -326,7 +327,7 @@ class PathServer(BundleServer):
         return by_point
 
     def _show_all(self, found: FloatArray, intercepts: FloatArray) -> IntArray:
-        """Have all fits look at what was measured; return the lowest steps of points.
+        """Offer the measurements to all fits; return the lowest steps of points.
 
         Intercepts are (steps, points, outputs), what is returned (points, outputs).
         """
@@ -348,7 +349,7 @@ class PathServer(BundleServer):
                 fit.look(primals, intercepts)
         return lowest
 
-    # What came of it
+    # Results
 
     def measure(self) -> Conversation[Measurement]:
         """Return P and D of all fits, and the largest gap; nothing is exchanged."""
@@ -361,7 +362,7 @@ class PathServer(BundleServer):
         )
 
     def records(self) -> dict[int, FitRecord]:
-        """Return what became of each fit."""
+        """Return the outcome of each fit."""
         left = (*self.shares, 1.0)
         records = {}
         for number, fit in enumerate(self.fits):
@@ -395,7 +396,7 @@ class PathServer(BundleServer):
 
     @property
     def n_points_tried(self) -> int:
-        """Points at which clients formed margins so far."""
+        """The number of points at which clients have formed margins."""
         return sum(fit.rounds for fit in self.fits)
 
     def released_point(self) -> Point:

@@ -135,13 +135,17 @@ class PlaneProgramme:
         """The first plane of each bucket, where planes are sorted by bucket."""
         return np.searchsorted(self.buckets, np.arange(self.buckets[-1] + 1))
 
+    @cached_property
+    def _ends(self) -> IntArray:
+        """The last plane of each bucket, where planes are sorted by bucket."""
+        return np.append(self.starts[1:], len(self.buckets)) - 1
+
     def pivots(self, mobility: FloatArray) -> IntArray:
         """Return the most mobile plane of each bucket, where they are sorted.
 
         Differences to another plane would have errors of the size of its mobility.
         """
-        ends = np.append(self.starts[1:], len(mobility)) - 1
-        most_mobile: IntArray = np.lexsort((mobility, self.buckets))[ends]
+        most_mobile: IntArray = np.lexsort((mobility, self.buckets))[self._ends]
         return most_mobile
 
 
@@ -159,7 +163,7 @@ def solve_plane_qp(
         How far from the optimal value the weights may be. Where rounding does not
         allow it (often 1e-9 of the largest product of slopes), the best are returned.
     start : array (n_planes,), optional
-        The weights of the last solve, zero for new planes: saves time alone.
+        The weights of the last solve, zero for new planes; they only save time.
     most_planes : int, optional
         With more planes than this, a few are taken at a time, whatever the dimensions.
 
@@ -181,11 +185,11 @@ def solve_plane_qp(
 def _solve_by_few(
     programme: PlaneProgramme, mixture: PlaneMixture, tolerance: float
 ) -> PlaneMixture | None:
-    """Solve over few planes at a time; None where that does not get there."""
+    """Solve over few planes at a time; None where that does not converge."""
     gradient = programme.gradient(mixture)
     last: NDArray[np.bool_] | None = None
     for trip in range(_MAX_TRIPS):
-        # Later ever less is left out, or a plane of little weight may come and go.
+        # Later, less and less is left out: otherwise light planes might come and go.
         kept = mixture.weights > _SMALL_WEIGHT * 0.25 ** max(trip - 5, 0)
         kept[_newcomers(programme.buckets, gradient, kept)] = True
         if kept.mean() > 0.5:
@@ -225,7 +229,7 @@ def _highest(buckets: IntArray, values: FloatArray) -> FloatArray:
 def _solve_over(
     whole: PlaneProgramme, planes: IntArray, tolerance: float
 ) -> PlaneMixture:
-    """Return the mixture of all planes when those not named have no weight."""
+    """Return the mixture of all planes; those not named have no weight."""
     planes = planes[np.argsort(whole.buckets[planes], kind="stable")]
     weights = np.zeros(len(whole.offsets))
     with np.errstate(all="ignore"):  # a step that is not finite ends the solve
@@ -299,9 +303,9 @@ class _Sides:
     ) -> tuple[FloatArray, FloatArray]:
         """Return weights and slacks of the planes after one step, sides included."""
         self._keep_equation(weights)
-        both = np.append(weights, self._amounts)
-        both_slacks = np.append(slacks, self._slacks)
-        force = np.append(gradient, self._gradient())
+        both = np.concatenate([weights, self._amounts])
+        both_slacks = np.concatenate([slacks, self._slacks])
+        force = np.concatenate([gradient, self._gradient()])
         solve = self._newton(newton, self._amounts / self._slacks)
         both, both_slacks = _advance(both, both_slacks, force, solve)
         self._amounts, self._slacks = both[-2:], both_slacks[-2:]
@@ -323,7 +327,7 @@ class _Sides:
             change, sides = newton(force[:-2]), mobility * force[-2:]
             multiplier = float(balances @ change - signs @ sides) / stiffness
             change = change - multiplier * by_balance
-            return np.append(change, sides + multiplier * signs * mobility)
+            return np.concatenate([change, sides + multiplier * signs * mobility])
 
         return solve
 
@@ -349,7 +353,7 @@ def _advance(
 
 def _length(values: FloatArray, change: FloatArray, share: float) -> float:
     """Return the step, at most one, that goes a share of the way to zero."""
-    speed = float(np.max(-change / values))
+    speed = -float((change / values).min())
     return 1.0 if speed <= share else share / speed
 
 
@@ -358,14 +362,15 @@ def _factor_newton(programme: PlaneProgramme, mobility: FloatArray) -> Newton:
     buckets, starts, factor = programme.buckets, programme.starts, programme.slopes
     pivots = programme.pivots(mobility)
     share = mobility / np.add.reduceat(mobility, starts)[buckets]
-    root = np.sqrt(mobility)
-    centred = factor - factor[pivots][buckets]
-    centred -= np.add.reduceat(share[:, None] * centred, starts, axis=0)[buckets]
+    root, pivot_of = np.sqrt(mobility), pivots[buckets]
+    centred = factor - factor.take(pivot_of, axis=0)
+    means = np.add.reduceat(share[:, None] * centred, starts, axis=0)
+    centred -= means.take(buckets, axis=0)
     centred *= root[:, None]
     lower = _cholesky(dsyrk(1.0, centred.T, lower=1), 1.0)
 
     def solve(force: FloatArray) -> FloatArray:
-        force = force - force[pivots][buckets]
+        force = force - force[pivot_of]
         force = root * (force - np.add.reduceat(share * force, starts)[buckets])
         slope, _ = dpotrs(lower, force @ centred, lower=1)
         change: FloatArray = root * (force - centred @ slope)
@@ -389,7 +394,7 @@ def _gram_newton(programme: PlaneProgramme, mobility: FloatArray) -> Newton:
 
     def solve(force: FloatArray) -> FloatArray:
         change = np.zeros(len(force))
-        if not len(others):  # no bucket has a choice; only an intercept has
+        if not len(others):  # only the intercept has a choice, no bucket does
             return change
         change[others], _ = dpotrs(lower, force[others] - force[rivals], lower=1)
         change[pivots] = -np.add.reduceat(change, programme.starts)

@@ -17,7 +17,6 @@ intercept.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field, fields
 
@@ -50,7 +49,7 @@ class GramUpdate:
     unit: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelState:
     """What a checkpoint keeps of a cutting model."""
 
@@ -243,33 +242,36 @@ class CuttingModel:
         norm_error : float
             As in ``bound``.
         """
-        above, below = np.full((2, self.n_outputs), np.inf)
-        for weights in self._whole_planes():
-            lengths = np.sqrt(np.maximum(self.squared_norms_of(weights), 0.0))
-            offsets = (weights * self.offsets).sum(axis=0)
-            rise = primals - offsets + (lengths + norm_error) * np.sqrt(2 * primals)
-            rise = np.maximum(rise, 0.0) * (1 + SLACK)
-            balances = (weights * self.balances).sum(axis=0)
-            steep = np.abs(balances) - self.n_buckets * self.balance_error
-            with np.errstate(divide="ignore"):
-                limits = np.where(steep > 0.0, rise / np.maximum(steep, 0.0), np.inf)
-            below = np.where(balances > 0.0, np.minimum(below, limits), below)
-            above = np.where(balances < 0.0, np.minimum(above, limits), above)
+        weights = self._whole_planes()
+        lengths = np.sqrt(np.maximum(self.squared_norms_of(weights), 0.0))
+        offsets = (weights * self.offsets).sum(axis=1)
+        rise = primals - offsets + (lengths + norm_error) * np.sqrt(2 * primals)
+        rise = np.maximum(rise, 0.0) * (1 + SLACK)
+        balances = (weights * self.balances).sum(axis=1)
+        steep = np.abs(balances) - self.n_buckets * self.balance_error
+        with np.errstate(divide="ignore"):
+            limits = np.where(steep > 0.0, rise / np.maximum(steep, 0.0), np.inf)
+        below = np.where(balances > 0.0, limits, np.inf).min(axis=0)
+        above = np.where(balances < 0.0, limits, np.inf).min(axis=0)
         return np.asarray(np.maximum(above, below))
 
-    def _whole_planes(self) -> Iterator[FloatArray]:
-        """Yield planes below the whole loss, one of each bucket, by their balances."""
+    def _whole_planes(self) -> Array3:
+        """Return planes below the whole loss, one of each bucket, by their balances.
+
+        As plane weights, (planes below the whole loss, planes, outputs).
+        """
         outputs = np.arange(self.n_outputs)
         order = np.stack(
             [np.lexsort((own, self.buckets)) for own in self.balances.T], axis=1
         )
         sizes = np.bincount(self.buckets, minlength=self.n_buckets)
         starts = np.cumsum(sizes) - sizes
-        for share in np.linspace(0.0, 1.0, min(int(sizes.max()), _WHOLE_PLANES)):
-            places = starts + np.rint(share * (sizes - 1)).astype(np.int64)
-            weights = np.zeros_like(self.weights)
-            weights[order[places], outputs] = 1.0
-            yield weights
+        shares = np.linspace(0.0, 1.0, min(int(sizes.max()), _WHOLE_PLANES))
+        places = starts + np.rint(shares[:, None] * (sizes - 1)).astype(np.int64)
+        weights = np.zeros((len(shares), *self.weights.shape))
+        numbers = np.arange(len(shares))[:, None, None]
+        weights[numbers, order[places], outputs] = 1.0
+        return weights
 
     def _programme(self, output: int) -> PlaneProgramme:
         return PlaneProgramme(
@@ -310,22 +312,30 @@ class CuttingModel:
             self.slopes.keep(self.sloped)
 
     def squared_norms(self) -> FloatArray:
-        """Return λ ||w||² of each output from the Gram matrix, rounded up."""
+        """Return λ ||w||² of each output from the Gram matrix, rounded up.
+
+        It is negative only if the entries are not products of any vectors.
+        """
         return self._gram_norms(self.weights)
 
-    def squared_norms_of(self, weights: FloatArray) -> FloatArray:
-        """Return λ ||w||² of other plane weights, from what there is of the slopes."""
+    def squared_norms_of(self, weights: Array3) -> FloatArray:
+        """Return λ ||w||² of other mixtures, (mixtures, planes, outputs) of weights."""
         if self.keeps_gram:
-            return self._gram_norms(weights)
+            return np.stack([self._gram_norms(own) for own in weights])
         assert self.slopes is not None  # noqa: S101  # for the type checker
-        combined = self.slopes.combine(weights[self.n_buckets :])
-        return np.asarray((combined**2).sum(axis=0) / self.scale)
+        combined = self.slopes.combine_each(weights[:, self.n_buckets :])
+        return np.asarray((combined**2).sum(axis=1) / self.scale)
 
     def _gram_norms(self, b: FloatArray) -> FloatArray:
         squares = np.einsum("sc,spc,pc->c", b, self.gram, b, optimize=True)
+        found: FloatArray = squares + self.gram_errors(b)
+        float_error = SLACK * (self.units @ np.abs(b)) ** 2
+        return np.asarray(np.where(found < -float_error, found, np.maximum(found, 0)))
+
+    def gram_errors(self, b: FloatArray) -> FloatArray:
+        """Return how far off λ ||w||² of plane weights may be for rounding."""
         # An entry came in units of one plane's length with the other's error.
-        errors = 2 * (self.errors @ np.abs(b)) * (self.units @ np.abs(b))
-        return np.asarray(squares + errors)
+        return 2 * (self.errors @ np.abs(b)) * (self.units @ np.abs(b))
 
     @property
     def lengths(self) -> FloatArray:

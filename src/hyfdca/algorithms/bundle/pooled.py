@@ -1,4 +1,4 @@
-"""The optimum of the pooled table, certified, in one round: what others are held to.
+"""The certified optimum of the pooled table, in one round: a yardstick for others.
 
 The bundle method is run until the certified gap is next to nothing, with every client,
 whatever participation says. Nothing is pooled: the exchanges are those of the bundle.
@@ -26,7 +26,7 @@ from hyfdca.federation.server import Federation
 from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.server_session import Conversation
 
-_PATIENCE = 10  # steps without a smaller gap, after which rounding has the last word
+_PATIENCE = 10  # steps without a smaller gap, after which rounding errors dominate
 
 
 class PooledServer(BundleServer):
@@ -72,7 +72,7 @@ class Pooled(BundleSettings):
     max_steps: AtLeastOne = 1_000
 
     def most_asked(self, name: str, n_clients: int) -> int | None:
-        """Return as often as the bundle method, in each of the steps of a round."""
+        """Return the bundle method's limits, times the steps of a round."""
         once = super().most_asked(name, n_clients)
         return None if once is None else once * self.max_steps
 

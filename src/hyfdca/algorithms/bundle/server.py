@@ -36,6 +36,12 @@ from hyfdca.algorithms.bundle.collecting import (
     PlaneGrids,
     PlaneGridsState,
 )
+from hyfdca.algorithms.bundle.consistency import (
+    TRIAL_PLACE,
+    ConsistencyState,
+    NewPlanes,
+    PlaneConsistency,
+)
 from hyfdca.algorithms.bundle.planes import CuttingModel, ModelState
 from hyfdca.algorithms.bundle.settings import (
     PLACES,
@@ -56,7 +62,7 @@ _FACTOR_PLANES = 16  # planes per bucket from which on slopes beat their Gram ma
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BundleServerState:
     """What a checkpoint keeps of the server's half."""
 
@@ -67,11 +73,12 @@ class BundleServerState:
     bounding: BoundingState
     move: b.Move
     n_measured: int
+    consistency: ConsistencyState
 
 
 @dataclass(frozen=True)
 class TrialPoint:
-    """Where to go next; without weights it goes out as the weights of planes.
+    """The next point; without weights, it is sent as the weights of planes.
 
     Its columns are the outputs, one point after the other where there are several.
 
@@ -102,6 +109,7 @@ class BundleServer(Bounding):
         self._steps: Conversation[None] | None = None
         self._n_measured = 0
         self._start: FloatArray | None = None
+        self.consistency = PlaneConsistency(federation)
 
     def start_at(self, weights: FloatArray) -> None:
         """Try these weights first, a free intercept last.
@@ -126,6 +134,7 @@ class BundleServer(Bounding):
             self.bounding_state(),
             self._move,
             self._n_measured,
+            self.consistency.state(),
         )
 
     def restore_bundle(self, state: BundleServerState) -> None:
@@ -136,6 +145,7 @@ class BundleServer(Bounding):
         self.round_number, self._steps = state.round_number, None
         self.restore_bounding(state.bounding)
         self._move, self._n_measured = state.move, state.n_measured
+        self.consistency.restore(state.consistency)
 
     def state(self) -> BundleServerState:
         """Return what a checkpoint keeps."""
@@ -206,12 +216,7 @@ class BundleServer(Bounding):
     def set_up(self) -> Conversation[None]:
         """Choose grids and buckets, and measure P at w = 0."""
         yield from self.arrange()
-        self.primals = (yield from self._primals_along(self.nowhere, np.zeros(1)))[0]
-
-    @property
-    def nowhere(self) -> dict[int, Sums]:
-        """The sums of margins at w = 0, by client."""
-        return {client: [] for client in self.federation.everyone}
+        self.primals = (yield from self._primals_along({}, np.zeros(1)))[0]
 
     def arrange(self) -> Conversation[None]:
         """Choose grids and buckets."""
@@ -220,7 +225,7 @@ class BundleServer(Bounding):
         yield from federation.session.tell("buckets", self.notices())
 
     def notices(self) -> dict[int, b.BucketsNotice]:
-        """Return what clients must know of the buckets."""
+        """Return what clients must know about the buckets."""
         return self.notices_of(self.buckets)
 
     def notices_of(self, buckets: Buckets) -> dict[int, b.BucketsNotice]:
@@ -259,13 +264,48 @@ class BundleServer(Bounding):
 
     def step(self) -> Conversation[None]:
         """Add planes, solve for a new point, go towards it."""
-        yield from self.planes.collect(self._move)
+        new = yield from self.planes.collect(self._move)
+        if new is not None:
+            self._compare_planes(new)
         self.apply_step((yield from self.search(self.choose_point())))
+
+    def _compare_planes(self, new: NewPlanes) -> None:
+        """Compare new planes with the loss that was measured where they touch it."""
+        n_each = self.buckets.n_buckets * self.federation.grid_maker.n_clients
+        steepest = 1.0 + float(np.abs(self.model.intercepts).sum())
+        offset_error = n_each * self.grids.offsets.step * steepest
+        gap = float((self.primals - self.bounds).sum())
+        norm_error = self._norm_error()
+        self.consistency.compare(self.model, new, (offset_error, norm_error), gap)
+
+    def _expect_planes(self, point: TrialPoint, primals: FloatArray) -> None:
+        """Note P at a trial point, where the next planes will touch the loss."""
+        squares, errors = point.squared_norms, np.zeros_like(point.squared_norms)
+        if point.weights is None:
+            errors = self.model.gram_errors(self.model.weights)
+        self.consistency.expect(
+            point.weights, point.intercepts, squares, errors, primals
+        )
+
+    def check_consistency(self, is_over: bool) -> None:
+        """Refuse to continue if what clients sent contradicts itself.
+
+        Parameters
+        ----------
+        is_over : bool
+            Whether the run cannot continue in any case.
+
+        Raises
+        ------
+        BadReplyError
+        """
+        self.consistency.check(is_over)
 
     def search(self, point: TrialPoint) -> Conversation[FloatArray]:
         """Measure P on the way to a point; return the steps where it is lowest."""
         margins = yield from self.try_point(point)
         primals = yield from self._primals_along(margins, TRIAL_STEPS)
+        self._expect_planes(point, primals[TRIAL_STEPS == TRIAL_PLACE][0])
         self.primals = primals.min(axis=0)
         best: FloatArray = TRIAL_STEPS[primals.argmin(axis=0)]
         return best
@@ -275,8 +315,7 @@ class BundleServer(Bounding):
         self.set_reach()
         self.model.solve(self.tolerances())
         weights = self.weights()
-        squares = self.squared_norms(weights)
-        self.note_bound(squares)
+        squares = self.note_bound(weights)
         if self._start is None:
             return self._trial_point(weights, squares)
         start, self._start = self._start, None
@@ -286,7 +325,7 @@ class BundleServer(Bounding):
         return self._trial_point(weights, self.squared_norms(weights))
 
     def apply_step(self, steps: FloatArray) -> None:
-        """Go that far to the trial point, as clients will with the next request."""
+        """Move that far to the trial point, as clients will with the next request."""
         self.record_step(steps)
         self.model.forget()
 
@@ -347,7 +386,7 @@ class BundleServer(Bounding):
             ),
             federation.sample_sum(len(point.intercepts)),
         )
-        return {**self.nowhere, **margins.take_each(federation.labelled)}
+        return margins.take_each(federation.labelled)
 
     def _packed(
         self, point: TrialPoint
@@ -369,12 +408,17 @@ class BundleServer(Bounding):
     def totals_along(
         self, margins: dict[int, Sums], steps: FloatArray, shape: tuple[int, int]
     ) -> Conversation[FloatArray]:
-        """Return what clients measure at some steps to the trial point."""
+        """Return what clients measure at some steps to the trial point.
+
+        At w = 0 nobody needs margins; nor do clients without labels anywhere.
+        """
         federation, grid = self.federation, self.federation.grids.totals
         total = yield from federation.gather_total(
             "search",
             grid,
-            lambda client, spec: b.SearchRequest(margins[client], steps.tolist(), spec),
+            lambda client, spec: b.SearchRequest(
+                margins.get(client, []), steps.tolist(), spec
+            ),
             shape,
         )
         [found] = yield from federation.open_totals([total], "open search")

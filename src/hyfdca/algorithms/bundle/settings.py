@@ -60,5 +60,5 @@ class BundleSettings(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        """Rounds give the certificate, so measuring asks nobody."""
+        """Rounds give the certificate, so measuring needs no client."""
         return Needs(measuring="nobody")

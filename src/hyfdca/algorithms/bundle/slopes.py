@@ -13,7 +13,7 @@ from hyfdca.maths.kernels import add_weighted
 Array3 = NDArray[np.float64]  # planes by features (or planes) by outputs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SlopesState:
     """What a checkpoint keeps of slopes."""
 
@@ -24,7 +24,7 @@ class SlopesState:
 class Slopes:
     """The slopes σ of numbered planes on some features, in the order of arrival.
 
-    Stored as they came, one array per delivery: some studies have a million features.
+    Stored as they arrived, one array per delivery: there may be a million features.
     """
 
     def __init__(self, n_features: int, n_outputs: int) -> None:
@@ -68,13 +68,19 @@ class Slopes:
         self._take_numbers([n[k] for _, n, k in zipped if k.any()])
 
     def combine(self, plane_weights: FloatArray) -> FloatArray:
-        """Return Σ_s b_s σ_s, (features, outputs); one addition a plane, in order."""
-        total = np.zeros_like(self._empty)
+        """Return Σ_s b_s σ_s, (features, outputs); one addition per plane, in order."""
+        mixed: FloatArray = self.combine_each(plane_weights[None])[0]
+        return mixed
+
+    def combine_each(self, plane_weights: Array3) -> Array3:
+        """Return the same for several mixtures, (mixtures, features, outputs)."""
+        weights = np.ascontiguousarray(plane_weights)
+        totals = np.zeros((len(weights), *self._empty.shape))
         first = 0
         for part in self._parts:
-            add_weighted(part, plane_weights[first : first + len(part)], total)
+            add_weighted(part, weights, first, totals)
             first += len(part)
-        return total
+        return totals
 
     def products(self, n_new: int, counted: BoolArray | slice) -> Array3:
         """Return σ·σ' of the newest planes with all, over some of the features."""

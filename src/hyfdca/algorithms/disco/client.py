@@ -115,12 +115,12 @@ class DiscoClient(PrimalClient):
         n_outputs = self.party.problem.n_outputs
         arrays = [np.array(numbers) for numbers in given if len(numbers) == n_outputs]
         if len(arrays) != len(given) or not np.all(np.isfinite(arrays)):
-            raise RemoteProtocolError(f"{n_outputs} finite numbers are wanted")
+            raise RemoteProtocolError(f"expected {n_outputs} finite numbers")
         return arrays
 
     def _solving(self) -> Solve:
         if self._solve is None:
-            raise RemoteProtocolError("there is no direction to go on from")
+            raise RemoteProtocolError("there is no direction to continue from")
         return self._solve
 
     def _hessian(self, request: HessianRequest) -> Message:

@@ -71,7 +71,7 @@ from hyfdca.protocol.server_session import Conversation
 
 _N_TOTALS = 4  # r·s, d·Hd, s·Hd, Hd·M⁻¹Hd
 _RESOLVED = 2.0**24  # steps of the grid that the largest total should have
-_FINER = 2.0**-30  # by which the grid of totals shrinks where it shows nothing
+_FINER = 2.0**-30  # factor by which the grid of totals shrinks where it shows nothing
 _LEAST_BOUND = 1e-60  # of inner products; below, there is nothing left to gain
 _HEADROOM = 64.0
 
@@ -85,7 +85,7 @@ _WITHIN = (  # a round
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DiscoServerState:
     """What a checkpoint keeps of the server's half."""
 
@@ -167,7 +167,7 @@ class DiscoServer(PrimalServer):
     def _direct(
         self, first: list[CachedSum] | None, lengths: FloatArray, turns: FloatArray
     ) -> Conversation[CachedSum]:
-        """Have clients take the next direction d; return the sum of parts of H d."""
+        """Let clients take the next direction d; return the sum of parts of H d."""
         federation, grid = self.federation, self.federation.grids.margins
         self._n_directions += 1
 
@@ -194,7 +194,7 @@ class DiscoServer(PrimalServer):
         )
 
     def _inner_products(self, curved: CachedSum) -> Conversation[FloatArray]:
-        """Return the inner products, on a grid as fine as they are small."""
+        """Return the inner products, on a grid fine enough for their size."""
         federation, grid = self.federation, self._products
         shape = (_N_TOTALS, federation.problem.n_outputs)
         while True:

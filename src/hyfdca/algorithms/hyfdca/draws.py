@@ -20,7 +20,7 @@ DRAW = "draw"  # what the randomness is for
 
 
 def local_steps(settings: HyfdcaSettings, layout: Layout, client: int) -> int:
-    """Return H, at most the number of samples the client has."""
+    """Return H, at most the client's number of samples."""
     n_held = len(layout.samples.items[client])
     return min(local_work.local_steps(settings, layout, client), n_held)
 
@@ -32,7 +32,7 @@ def drawn_share(settings: HyfdcaSettings, layout: Layout) -> float:
 
 
 def check_drawn(settings: HyfdcaSettings, party: Party, n_drawn: int) -> None:
-    """Refuse a draw of fewer or more of a client's samples than rounds have.
+    """Refuse a draw of the wrong number of a client's samples.
 
     A round draws H of them. Where everybody takes part and draws everything, it draws
     those that the client counts.
@@ -48,7 +48,7 @@ def check_drawn(settings: HyfdcaSettings, party: Party, n_drawn: int) -> None:
 
 
 def check_searched(settings: HyfdcaSettings, party: Party, n_drawn: int) -> None:
-    """Refuse a draw for a line search that no round of the study has.
+    """Refuse a draw for a line search that no round of the study makes.
 
     The draw is over the samples of all clients, so how many of them a client holds is
     left to chance, unless everything is drawn.
@@ -105,7 +105,7 @@ class Draws:
 
     @cached_property
     def _everything(self) -> Draw:
-        """Have each sample's designated holder change it.
+        """Let each sample's designated holder change it.
 
         All holders would compute the same change and the mean of it (E5); one of
         them is enough, and the others need not learn the margin.

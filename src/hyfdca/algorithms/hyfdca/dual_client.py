@@ -14,7 +14,7 @@ from hyfdca.federation.evaluation.measuring import loss_totals
 from hyfdca.federation.margins import SentMargins
 from hyfdca.federation.messages import Released, ReleaseRequest
 from hyfdca.federation.sealing.client_sealing import Rows
-from hyfdca.federation.sealing.kinds import FeatureKind
+from hyfdca.federation.sealing.kinds import FeatureKind, SampleKind
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
@@ -25,7 +25,7 @@ _RECOMPUTE = 0.25
 _N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Point:
     """Duals and the weights they give, as a client has them.
 
@@ -46,7 +46,7 @@ class Point:
     held_back: FloatArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DualClientState:
     """What a checkpoint keeps of a client's side of dual ascent."""
 
@@ -83,7 +83,7 @@ class DualClient:
         )
         # What is measured is not the training state.
         self._measuring = self._present()
-        # By measurement: the last one may not have been finished by everybody.
+        # By measurement: some clients may not have finished the last one.
         self._measured: dict[int, FloatArray] = {}
 
     @property
@@ -128,14 +128,16 @@ class DualClient:
     def _answer_shares(self, request: m.SharesRequest) -> Message:
         """PrimalAggregation: take the duals that changed, return Σ_i α_i x_{k,i}."""
         rows = self._sealing.unpack_rows(request.positions)
-        self.set_duals(rows, self._sealing.opened_samples("duals", request.duals, rows))
-        reply, self._held_back = self._share_part(self.duals, self.share, request.grid)
+        opened = self._sealing.opened_samples("drawn duals", request.duals, rows)
+        duals, share = self.changed(rows, opened)
+        reply, self._held_back = self._share_part(duals, share, request.grid)
+        self.duals, self.share = duals, share
         return reply
 
     def _share_part(
         self, duals: FloatArray, share: FloatArray, grid: GridSpec
     ) -> tuple[Message, FloatArray]:
-        """Return a share of some duals, or an old one, and what that one lacks."""
+        """Return a share of some duals, or an old share and what it lacks."""
         if self._min_rows == 1:
             return self._sealing.feature_part("weights", share, grid), self._held_back
         sent = self._shown.choose(duals, share)
@@ -144,34 +146,42 @@ class DualClient:
             self._shown.note(duals, share)
         return reply, share - sent
 
-    def set_duals(self, rows: Rows, duals: FloatArray) -> None:
-        """Change some duals, and with them the share; keeps the array given."""
-        party = self._party
+    def changed(self, rows: Rows, new: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return all duals with some changed, and the share that they give.
+
+        The present ones stay: whoever takes these must first be able to answer.
+        """
+        party, duals = self._party, new
+        if not isinstance(rows, slice):
+            duals = self.duals.copy()
+            duals[rows] = new
         if self._sealing.count(rows) > _RECOMPUTE * len(self.duals):
-            if isinstance(rows, slice):
-                self.duals = duals
-            else:
-                self.duals[rows] = duals
-            self.share = party.combine(EVERYWHERE, party.weighted(self.duals))
-            return
-        change = party.weighted(duals - self.duals[rows], rows)
-        self.duals[rows] = duals
-        self.share += party.combine(rows, change)
+            return duals, party.combine(EVERYWHERE, party.weighted(duals))
+        change = party.weighted(new - self.duals[rows], rows)
+        return duals, self.share + party.combine(rows, change)
 
     def _take_weights(self, notice: m.WeightsNotice) -> None:
         self.take_weights(notice.weights)
 
     def take_weights(self, sums: Sums) -> None:
         """Take the present weights of the client's features."""
-        self.weights, self._weights_step = self.opened_weights(sums), grid_step(sums)
+        self.keep_weights(self.opened_weights(sums), sums)
+
+    def keep_weights(self, weights: FloatArray, sums: Sums) -> None:
+        """Take weights that were opened from these sums."""
+        self.weights, self._weights_step = weights, grid_step(sums)
 
     def _answer_margins(self, request: m.MarginsRequest) -> Message:
         """SecureInnerProduct: return x_{k,i}·w_k of the samples asked for."""
         rows = self._sealing.unpack_rows(request.positions)
-        if request.weights is not None:
-            self.take_weights(request.weights)
-        margins = self._party.products(rows, self.weights)
-        return self._sent.part(margins, rows, request.grid)
+        sums, weights = request.weights, self.weights
+        if sums is not None:
+            weights = self.opened_weights(sums)
+        margins = self._party.products(rows, weights)
+        reply = self._sent.part(margins, rows, request.grid)
+        if sums is not None:
+            self.keep_weights(weights, sums)
+        return reply
 
     def opened_weights(self, sums: Sums, kind: FeatureKind = "weights") -> FloatArray:
         """Return what shares of this client's features add up to, over λN."""
@@ -179,7 +189,7 @@ class DualClient:
 
     def _reseal(self, request: m.ResealRequest) -> m.Resealed:
         rows = self._sealing.unpack_rows(request.positions)
-        return m.Resealed(self._sealing.resealed("duals", request.sums, rows))
+        return m.Resealed(self._sealing.resealed("drawn duals", request.sums, rows))
 
     # Measuring
 
@@ -187,10 +197,10 @@ class DualClient:
         return Point(self.duals, self.weights, self._weights_step, self._held_back)
 
     def _measure_shares(self, request: m.SharesRequest) -> Message:
-        """Return the share of the study's present duals, whatever was missed."""
+        """Return the share of the study's present duals, including missed ones."""
         party = self._party
         rows = self._sealing.unpack_rows(request.positions)
-        opened = self._sealing.opened_samples("duals", request.duals, rows)
+        opened = self._sealing.opened_samples("drawn duals", request.duals, rows)
         duals = self.duals.copy()
         duals[rows] = opened
         share = party.combine(EVERYWHERE, party.weighted(duals))
@@ -201,11 +211,12 @@ class DualClient:
     def _measure_margins(self, request: m.MarginsRequest) -> Message:
         sums = request.weights or []
         weights = self.opened_weights(sums)
+        products = self._party.products(EVERYWHERE, weights)
+        reply = self._sealing.sample_part("margins", products, request.grid)
         self._measuring = replace(
             self._measuring, weights=weights, weights_step=grid_step(sums)
         )
-        products = self._party.products(EVERYWHERE, weights)
-        return self._sealing.sample_part("margins", products, request.grid)
+        return reply
 
     def _losses(self, request: m.LossesRequest) -> Message:
         """Return this client's part of (loss, conjugate, λ/2||w||², the same above).
@@ -215,10 +226,9 @@ class DualClient:
         party, problem = self._party, self._party.problem
         counted = party.block.counts_sample
         rows = EVERYWHERE if counted.all() else np.flatnonzero(counted)
-        margins = party.margins(request.margins, rows)
-        if request.is_current:
-            self._measuring = self._present()
-        point = self._measuring
+        kind: SampleKind = "drawn margins" if request.is_current else "margins"
+        margins = party.margins(request.margins, rows, kind=kind)
+        point = self._present() if request.is_current else self._measuring
         totals = np.zeros((_N_TOTALS, problem.n_outputs))
         if party.block.labels is not None:
             step = grid_step(request.margins)
@@ -231,12 +241,14 @@ class DualClient:
         totals[3] = 0.5 * problem.l2_strength * ((sizes + error) ** 2).sum(axis=0)
         if point.held_back.any():
             totals[3] += self._norm_held_back(point)
+        reply = self._sealing.total_part("totals", totals, request.grid, "up")
         last = {n: w for n, w in self._measured.items() if n == request.number - 1}
+        self._measuring = point
         self._measured = {**last, request.number: point.weights}
-        return self._sealing.total_part("totals", totals, request.grid, "up")
+        return reply
 
     def _norm_held_back(self, point: Point) -> FloatArray:
-        """Return what λ/2||w||² of the present duals is above that of the weights.
+        """Return how far λ/2||w||² of the present duals exceeds that of the weights.
 
         With e_k what client k held back of its share, over λN, the duals' own weights
         are w + Σ_k e_k: up to its rounding, w·e_k is known here, and the square of the

@@ -38,7 +38,7 @@ _NEWS_KEPT = 64  # lists of changed duals that wait for an absent client, then j
 _N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DualServerState:
     """What a checkpoint keeps of the server's side of dual ascent."""
 
@@ -53,14 +53,14 @@ class DualServerState:
 
 
 class DualServer:
-    """The sums of a training that changes duals, and which client knows what."""
+    """The sums of a training that changes duals, and what each client knows."""
 
     def __init__(self, federation: Federation) -> None:
         self.federation = federation
-        self.duals = federation.running_sample_sum()
-        self.margins = federation.sample_sum()
+        self.duals = federation.running_drawn_sum()
+        self.margins = federation.drawn_sum()
         self.shares = federation.feature_sum()
-        # Positions whose dual changed since the client last heard of it; None for all.
+        # Positions whose dual the client has not received since it changed; None: all.
         self._news: list[list[IntArray | None]] = [[] for _ in federation.everyone]
         self._informed: set[int] = set()  # who has the present weights
         self._n_measured = 0
@@ -154,7 +154,7 @@ class DualServer:
             self.duals.add(client, part.vector, drawn[client])
 
     def reseal_duals(self, present: Iterable[int]) -> Conversation[None]:
-        """Have sums of many changes sealed again, each by its first holder present."""
+        """Let the first holder present reseal each sum of many changes."""
         if not self.duals.is_worn:
             return
         here, samples = set(present), self.federation.layout.samples
@@ -174,14 +174,14 @@ class DualServer:
             self.duals.replace(client, reply.vectors, rows[client])
 
     def announce(self, positions: dict[int, IntArray | None]) -> None:
-        """Note for every holder, absent or not, which changed duals it must get."""
+        """Note which changed duals every holder, present or absent, must receive."""
         for client, rows in positions.items():
             self._news[client].append(rows)
             if len(self._news[client]) > _NEWS_KEPT:
                 self._news[client] = [self.pending(client)]
 
     def has_news(self, client: int) -> bool:
-        """Return whether duals changed since the client last heard of them."""
+        """Return whether duals have changed since the client last received them."""
         return bool(self._news[client])
 
     def shares_request(self, client: int, rows: IntArray | None) -> m.SharesRequest:
@@ -196,7 +196,7 @@ class DualServer:
         return None if client in self._informed else self.shares.take(client)
 
     def pending(self, client: int) -> IntArray | None:
-        """Return the positions whose dual the client has not heard of; None for all."""
+        """Return the positions whose dual the client has not received; None for all."""
         known = [rows for rows in self._news[client] if rows is not None]
         if len(known) < len(self._news[client]):
             return None

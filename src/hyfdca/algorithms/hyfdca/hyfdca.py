@@ -34,6 +34,7 @@ from typing import ClassVar
 import numpy as np
 
 from hyfdca.algorithms.hyfdca import messages as m
+from hyfdca.algorithms.hyfdca.asked import check_divisors, check_factors, check_step
 from hyfdca.algorithms.hyfdca.draws import Draw, Draws, check_drawn, drawn_share
 from hyfdca.algorithms.hyfdca.dual_client import DualClient, DualClientState
 from hyfdca.algorithms.hyfdca.dual_server import DualServer, DualServerState
@@ -58,7 +59,7 @@ from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.server_session import Conversation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HyfdcaServerState:
     """What a checkpoint keeps of the server's half."""
 
@@ -84,7 +85,7 @@ class HyfdcaServer:
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Run iteration t of Algorithm 1; ``participants`` is K^t.
 
-        Clients answer what the server asks; ``self.dual`` keeps the encrypted sums.
+        Clients answer the server's requests; ``self.dual`` keeps the encrypted sums.
         """
         self.round_number += 1
         draw = self.draws.of_round(self.round_number, participants)
@@ -97,7 +98,7 @@ class HyfdcaServer:
         yield from self.gather_dual_changes(participants, draw)  # α += changes
         yield from self.primal_aggregation(participants)  # α to w
         yield from self.closing_inner_product(participants, draw)  # w to x_i·w
-        # Not in the paper: sums of many changes are sealed again before they wear out.
+        # Not in the paper: sums of many changes are resealed before noise builds up.
         yield from self.dual.reseal_duals(participants)
         self._previous = set(participants)
         self.dual.is_exact = self._is_exact(draw)
@@ -122,9 +123,9 @@ class HyfdcaServer:
     def gather_dual_changes(
         self, participants: Sequence[int], draw: Draw
     ) -> Conversation[None]:
-        """Have clients run LocalDualMethod on their draws; α_0 += Σ_b Δα_b/|B_n|.
+        """Let clients run LocalDualMethod on their draws; α_0 += Σ_b Δα_b/|B_n|.
 
-        Clients divide by |B_n|, so that the server adds encrypted numbers and no more.
+        Clients divide by |B_n|, so the server only adds encrypted numbers.
         """
         parts = yield from self._federation.gather(
             "step",
@@ -155,7 +156,7 @@ class HyfdcaServer:
     def _is_exact(self, draw: Draw) -> bool:
         """Return whether this round sent all shares and margins again.
 
-        Those that are only updated gather rounding, so P is not measured with them.
+        Updated ones accumulate rounding errors, so P is not measured with them.
         """
         return not self._federation.layout.is_horizontal and not draw.is_shared
 
@@ -223,7 +224,7 @@ class HyfdcaServer:
         return np.bincount(which[draws[holders]], minlength=len(items))
 
     def set_up(self) -> Conversation[None]:
-        """Sum what rounds need; for the safe step, see how samples interact."""
+        """Sum what rounds need; for the safe step, probe how samples interact."""
         settings = self._settings
         is_prompt = self._federation.is_complete and settings.min_rows == 1
         probes = settings.is_safe and is_prompt
@@ -262,7 +263,7 @@ class HyfdcaServer:
         self.round_number, self._previous = state.round_number, set(state.previous)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HyfdcaClientState:
     """What a checkpoint keeps of a client's half."""
 
@@ -298,7 +299,9 @@ class HyfdcaClient:
     def _take_factors(self, notice: m.FactorsNotice) -> None:
         party = self._party
         factors = unpack_reals(notice.factors, party.n_held)
-        party.curvatures = party.curvatures * factors[:, None]
+        check_factors(self._settings, party, factors)
+        # Never of curvatures with factors: those of several notices would multiply.
+        party.curvatures = party.plain_curvatures() * factors[:, None]
 
     def local_dual_method(self, request: m.StepRequest) -> Message:
         """Return the changes of the drawn duals, divided by who else may change them.
@@ -310,10 +313,14 @@ class HyfdcaClient:
         """
         party = self._party
         rows = party.sealing.unpack_rows(request.drawn)
-        check_drawn(self._settings, party, party.sealing.count(rows))
+        n_drawn = party.sealing.count(rows)
+        check_drawn(self._settings, party, n_drawn)
+        check_step(self._settings, party, request, n_drawn)
         loss, labels = party.problem.loss, party.labels[rows]
         divisors = self._divisors(rows, request)
-        duals, margins = self.dual.duals[rows], self._margins_of(rows, request)
+        weights = self._weights_of(request)
+        duals = self.dual.duals[rows]
+        margins = self._margins_of(rows, request, weights)
         curvatures = party.curvatures[rows] * request.factor
         change = loss.dual_step(duals, margins, labels, curvatures)
         if request.cap is None:
@@ -326,10 +333,14 @@ class HyfdcaClient:
         if not self._has_room(rows, change, request.grid):
             return TooLarge()
         # Towards zero: a rounded dual never leaves the domain of its conjugate.
-        return party.sealing.sample_part("duals", change, request.grid, "to zero", rows)
+        sealing, grid = party.sealing, request.grid
+        reply = sealing.sample_part("drawn duals", change, grid, "to zero", rows)
+        if request.weights is not None:
+            self.dual.keep_weights(weights, request.weights)
+        return reply
 
     def _has_room(self, rows: Rows, change: FloatArray, grid: GridSpec) -> bool:
-        """Return whether duals stay in the range of a sum if all change them so.
+        """Return whether duals stay in the range of a sum if all holders change them.
 
         Those whose domain has ends always do.
         """
@@ -341,21 +352,28 @@ class HyfdcaClient:
         sizes = np.abs(self.dual.duals[rows]) + holders * np.abs(change)
         return bool(np.all(sizes <= room))
 
-    def _margins_of(self, rows: Rows, request: m.StepRequest) -> FloatArray:
+    def _weights_of(self, request: m.StepRequest) -> FloatArray:
+        if request.weights is None:
+            return self.dual.weights
+        return self.dual.opened_weights(request.weights)
+
+    def _margins_of(
+        self, rows: Rows, request: m.StepRequest, weights: FloatArray
+    ) -> FloatArray:
         """Return x_i·w: summed over holders, or computed by a sample's only holder."""
         if request.margins is not None:
-            return self._party.margins(request.margins, rows)
-        if request.weights is not None:
-            self.dual.take_weights(request.weights)
-        products = self._party.products(rows, self.dual.weights)
-        return self._party.with_offsets(products, rows)
+            return self._party.margins(request.margins, rows, kind="drawn margins")
+        return self._party.with_offsets(self._party.products(rows, weights), rows)
 
     def _divisors(self, rows: Rows, request: m.StepRequest) -> IntArray:
         if request.is_alone:
             return np.ones((1, 1), np.int64)
         if request.divisors is None:
             return self._party.label_holders[rows, None]
-        return unpack_counts(request.divisors, self._party.sealing.count(rows))[:, None]
+        n_rows = self._party.sealing.count(rows)
+        divisors = unpack_counts(request.divisors, n_rows)
+        check_divisors(self._party, rows, divisors)
+        return divisors[:, None]
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def best_step(values: FloatArray) -> float:
     return vertex if at_least >= values[0] else float(TRIAL_STEPS[best])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LineSearchServerState:
     """What a checkpoint keeps of the server's half."""
 
@@ -150,7 +150,7 @@ class LineSearchServer:
     def _direction(
         self, drawn: dict[int, IntArray | None]
     ) -> Conversation[tuple[CachedSum, dict[int, SealedTotals]]]:
-        """Have every holder form Δα; return the sum v and the parts of conjugates."""
+        """Let every holder form Δα; return the sum v and the parts of conjugates."""
         federation, grids = self._federation, self._federation.grids
         replies = yield from federation.gather(
             "direction",
@@ -183,10 +183,10 @@ class LineSearchServer:
     ) -> Conversation[None]:
         """Pass the designated holders' Δα on to the holders without labels."""
         federation, grid = self._federation, self._federation.grids.shares
-        direction = federation.running_sample_sum()
+        direction = federation.running_drawn_sum()
         for client, reply in replies.items():
             if reply.direction is None:
-                raise BadReplyError("direction", client, "it kept its direction")
+                raise BadReplyError("direction", client, "it withheld its direction")
             direction.add(client, reply.direction, drawn.get(client))
         parts = yield from federation.gather(
             "forward direction",
@@ -235,7 +235,7 @@ class LineSearchServer:
         return np.stack([(weights * change).sum(axis=0), (change**2).sum(axis=0)])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LineSearchClientState:
     """What a checkpoint keeps of a client's half."""
 
@@ -276,16 +276,17 @@ class LineSearchClient:
         self._rows, self._direction = state.rows, state.direction
 
     def _find_direction(self, request: m.DirectionRequest) -> Message:
-        """Form Δα (Algorithm 5 on every drawn sample) and say what it would do."""
+        """Form Δα (Algorithm 5 on every drawn sample); return what it would do."""
         party, sealing = self._party, self._sealing
         rows = sealing.unpack_rows(request.drawn)
         check_searched(self._settings, party, sealing.count(rows))
         labels, duals = party.labels[rows], self.dual.duals[rows]
-        margins = party.margins(request.margins, rows)
+        margins = party.margins(request.margins, rows, kind="drawn margins")
         change = party.problem.loss.dual_step(
             duals, margins, labels, party.curvatures[rows]
         )
         counted = party.block.counts_sample[rows]
+        before = self._rows, self._direction
         try:
             # On the grid, so that holders without labels can go exactly as far.
             self._rows = rows
@@ -306,6 +307,9 @@ class LineSearchClient:
             )
         except GridOverflowError:
             return TooLarge()
+        except Exception:
+            self._rows, self._direction = before
+            raise
 
     def _conjugates(self, counted: BoolArray, steps: list[float]) -> FloatArray:
         """Return 1/N Σ l*(-(α + γ Δα)) over the counted drawn samples, by trial γ."""
@@ -328,12 +332,13 @@ class LineSearchClient:
         """Take Δα from the samples' designated holders."""
         party, rows = self._party, self._sealing.unpack_rows(request.drawn)
         check_searched(self._settings, party, self._sealing.count(rows))
-        self._direction = self._sealing.opened_samples(
+        direction = self._sealing.opened_samples(
             "dual changes", request.direction, rows
         )
-        self._rows = rows
-        image = party.combine(rows, party.weighted(self._direction, rows))
-        return self._sealing.feature_part("images", image, request.grid)
+        image = party.combine(rows, party.weighted(direction, rows))
+        reply = self._sealing.feature_part("images", image, request.grid)
+        self._rows, self._direction = rows, direction
+        return reply
 
     def _products(self, request: m.ProductsRequest) -> Message:
         """Return w·v and v·v over the features this client is designated for."""
@@ -353,6 +358,8 @@ class LineSearchClient:
             change = self._sealing.on_grid(change, request.duals_grid)
         except GridOverflowError:
             raise RemoteProtocolError("the step is on a finer grid") from None
-        self.dual.set_duals(rows, self.dual.duals[rows] + change)
+        duals, share = self.dual.changed(rows, self.dual.duals[rows] + change)
+        reply = self._sealing.feature_part("weights", share, request.grid)
+        self.dual.duals, self.dual.share = duals, share
         self._direction = np.zeros_like(self._direction)
-        return self._sealing.feature_part("weights", self.dual.share, request.grid)
+        return reply

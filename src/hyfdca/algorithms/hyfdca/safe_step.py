@@ -1,4 +1,4 @@
-"""How strongly samples interact: the safe step's factors (errata, E4).
+"""The safe step's factors: how strongly samples interact (errata, E4).
 
 Changing many duals at once from the same weights overshoots unless each coordinate's
 curvature is enlarged. Under complete participation the sharp factor (E4 (ii)) needs Λ,

@@ -1,4 +1,4 @@
-"""How HyFDCA runs: the settings of the paper's method."""
+"""The settings of the paper's method, HyFDCA."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ class HyfdcaSettings(Algorithm):
         experiments leave it out. It changes what clients that stay away next time
         leave behind: newer margins.
     min_rows : int
-        A client shows its old share again until this many of its duals have changed:
-        the difference of two shares is then never a sum over fewer rows (E22).
+        A client shows its old share again until this many of its duals have changed,
+        each by more than a thousandth of the largest change: the difference of two
+        shares is then never a sum over fewer rows (E22).
     """
 
     advice: ClassVar[str] = "use step='auto', or draw fewer samples per round"
@@ -91,7 +92,7 @@ class HyfdcaSettings(Algorithm):
         return self.step != "paper" and self.variant == "practical"
 
     def _check_effects(self, is_complete: bool) -> None:
-        """Refuse settings that would change nothing."""
+        """Refuse settings that have no effect."""
         if self.aggregation != "constant" and self.searches(is_complete):
             raise ValueError(
                 f"aggregation={self.aggregation!r} has no effect with the line search, "

@@ -2,7 +2,8 @@
 
 The difference of two shares is a sum over the rows whose dual differs between them.
 With ``min_rows`` a client shows a share only if it differs in at least that many rows
-from each share it has shown lately, in training or for measuring.
+from each share it has shown lately, in training or for measuring. Rows whose dual
+hardly moved beside that of another row do not count: the sum is then that row.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import numpy as np
 
 from hyfdca.arrays import BoolArray, FloatArray
 
+_NOTICEABLE = 1e-3  # of the largest change of a dual
 _REMEMBERED = 32  # shares, besides the first, which is zero
 
 Shown = tuple[FloatArray, FloatArray]  # duals and the share they gave
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ShownState:
     """What a checkpoint keeps: the shares shown lately."""
 
@@ -32,7 +34,7 @@ class ShownShares:
     Parameters
     ----------
     is_in_shares : array of bool
-        Which rows are: those without a cell, or without weight, are in no share.
+        The rows that shares include: not those without a cell, or without weight.
     duals, share : arrays
         At the start, which is public: zeros.
     """
@@ -65,15 +67,17 @@ class ShownShares:
     def choose(self, duals: FloatArray, share: FloatArray) -> FloatArray:
         """Return the share to show: that of these duals, or one that was shown."""
         shown = [self._first, *self._later]
-        counts = [self._n_rows(duals, old) for old, _ in shown]
-        if 0 in counts:  # the very same, where even rounding must not differ
-            return shown[counts.index(0)][1]
+        changes = [self._changes(duals, old) for old, _ in shown]
+        is_same = [not change.any() for change in changes]
+        if any(is_same):  # the same share, so that even rounding is identical
+            return shown[is_same.index(True)][1]
+        counts = [int(np.sum(own > _NOTICEABLE * own.max())) for own in changes]
         return share if min(counts) >= self._min_rows else shown[-1][1]
 
-    def _n_rows(self, duals: FloatArray, old: FloatArray) -> int:
-        """Return over how many rows shares of these duals differ."""
-        return int(np.sum(np.any(duals != old, axis=1) & self._is_in_shares))
+    def _changes(self, duals: FloatArray, old: FloatArray) -> FloatArray:
+        """Return by how much the duals behind two shares differ, by row in shares."""
+        return np.asarray(np.abs(duals - old).max(axis=1)[self._is_in_shares])
 
     def note(self, duals: FloatArray, share: FloatArray) -> None:
-        """Remember a share that is shown now."""
+        """Remember a share that is being shown."""
         self._later.append((duals.copy(), share.copy()))

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hyfdca.cli.displays.escaping import escape
 from hyfdca.cli.displays.run import BarDisplay, is_worth_a_line, share_done
 from hyfdca.comparison.compare import StudyComparison
 from hyfdca.comparison.contenders import Contender
@@ -81,9 +81,9 @@ class ComparisonDisplay(BarDisplay):
         self._progress.update(self._task, completed=done, round=number, gap=text)
 
     def end(self, curve: Curve) -> None:
-        """Say why an algorithm did not train."""
+        """Say that an algorithm did not train; the table at the end says why."""
         if curve.reason is not None:
-            self._say(f"{self._who} {curve.stop_reason}: {curve.reason}")
+            self._say(f"{self._who} {curve.stop_reason}")
 
     def _show(self, what: str) -> None:
         if self._console.is_terminal:
@@ -129,9 +129,14 @@ def _reasons(curves: Sequence[Curve]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
     table.add_column("algorithm", style="bold", overflow="fold")
     table.add_column("why it did not train, or not to the end")
+    together: dict[str, list[str]] = {}  # names by reason, which may name them too
     for curve in curves:
         if curve.reason is not None:
-            table.add_row(escape(curve.contender.label), escape(curve.reason))
+            name = curve.contender.algorithm.name
+            reason = curve.reason.removeprefix(f"algorithm={name!r} ")
+            together.setdefault(reason, []).append(curve.contender.label)
+    for reason, names in together.items():
+        table.add_row(escape(", ".join(names)), escape(reason))
     return table
 
 

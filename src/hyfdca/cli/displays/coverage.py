@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from rich.markup import escape
 from rich.table import Table
 
 from hyfdca.arrays import BoolArray, IntArray
+from hyfdca.cli.displays.escaping import escape
 from hyfdca.data.tables import listed
 from hyfdca.errors import counted
 from hyfdca.holdings.axis import Axis, shared_counts
 from hyfdca.holdings.coverage import Coverage
 
 _MOST_ROWS, _MOST_COLUMNS = 8, 6  # groups that are shown, the largest
-_MOST_PAIRS = 3  # of organisations that share few rows, the fewest
+_MOST_PAIRS = 3  # pairs of organisations, those that share the fewest rows
 
 
 def coverage_map(coverage: Coverage, names: Sequence[str]) -> Table:
-    """Return who holds which cells; rows and columns with the same holders are one."""
+    """Return who holds which cells, with one entry for each set of holders."""
     rows = _largest(coverage.rows, _MOST_ROWS)
     columns = _largest(coverage.columns, _MOST_COLUMNS)
     table = Table(title="Who holds which cells", title_justify="left")
@@ -44,7 +44,7 @@ def coverage_map(coverage: Coverage, names: Sequence[str]) -> Table:
 def column_lists(
     coverage: Coverage, names: Sequence[str], features: Sequence[str]
 ) -> list[str]:
-    """Return the features by who holds them, a line for each group of the map."""
+    """Return the features by their holders, one line per group of the map."""
     lines = []
     for group in _largest(coverage.columns, _MOST_COLUMNS).tolist():
         holders = np.flatnonzero(coverage.column_holders[group]).tolist()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from hyfdca.cli.displays.escaping import escape
 from hyfdca.cli.displays.run import BarDisplay
 from hyfdca.data.sources import Entry
 from hyfdca.training.progress_line import readable_size
@@ -38,7 +38,7 @@ class DataDisplay(BarDisplay):
         self._progress.reset(self._task, description=f"checking {title}", size="")
 
     def __call__(self, file: str, n_bytes: int, n_all: int | None) -> None:
-        """Show how much of a file has come."""
+        """Show how much of a file has arrived."""
         if not self._console.is_terminal and file != self._file:
             self._console.print(f"fetching {file}", soft_wrap=True, highlight=False)
         self._file = file

@@ -42,7 +42,7 @@ def show_not_compared(console: Console, n_tables: int) -> None:
     if n_tables > 1:
         say(
             console,
-            f"The {n_tables} tables were looked at one by one, not compared with each "
+            f"The {n_tables} tables were checked one by one, not compared with each "
             "other: hyfdca train does that before its first round.",
         )
 
@@ -82,7 +82,7 @@ def _kit_rows(kit: CheckedKit) -> list[tuple[str, str]]:
 def _left_out(own: CheckedTable) -> Iterator[tuple[str, str]]:
     """Yield how many rows the organisation trains on only with others, or not."""
     if own.n_without_label:
-        yield "rows without a label of one's own", str(own.n_without_label)
+        yield "rows without a label here", str(own.n_without_label)
     if own.n_without_weight:
         yield "rows of weight 0, left out", str(own.n_without_weight)
 

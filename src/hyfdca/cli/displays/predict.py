@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from hyfdca.cli.displays.escaping import escape
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.prediction.complete_rows import (
     PredictionFiles,
     Predictions,
-    PredictionScore,
     check_out,
     predict_file,
     write_predictions,
 )
+from hyfdca.prediction.label_scores import PredictionScore
 from hyfdca.prediction.split_rows import SplitPredictions
 
 _MOST_CLASSES = 10  # whose counts are shown
@@ -57,8 +57,13 @@ def _show_split(console: Console, made: SplitPredictions) -> None:
 
 
 def _show_note(console: Console, predictions: Predictions) -> None:
-    if predictions.note:
-        console.print(predictions.note, soft_wrap=True, markup=False)
+    score = predictions.score()
+    for note in (predictions.note, score.note if score else ""):
+        if note:
+            console.print(note, soft_wrap=True, markup=False)
+    if predictions.warning:
+        warning = f"Warning: {predictions.warning}"
+        Console(stderr=True).print(warning, soft_wrap=True, markup=False)
 
 
 def _summary(predictions: Predictions) -> Table:

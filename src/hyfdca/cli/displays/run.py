@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from hyfdca.cli.displays.coverage import column_lists, coverage_map, few_shared
+from hyfdca.cli.displays.escaping import escape
 from hyfdca.cli.evaluation_display import evaluation_lines
-from hyfdca.study.local.study import Consortium, Run
+from hyfdca.study.local.run import Consortium, Run
 from hyfdca.study.outcome import Summary
 from hyfdca.training.progress_line import readable_size
 from hyfdca.training.reports import RoundReport
@@ -172,9 +172,23 @@ def results_table(
     for kind, scheme in picked.items():
         table.add_row(f"  {kind} sealed with", scheme)
     table.add_row("seconds from the first round on", f"{result['seconds']:.2f}")
-    if "warning" in result:
-        table.caption, table.caption_style = escape(result["warning"]), "bold yellow"
+    notes = [f"[bold yellow]{escape(result['warning'])}"] if "warning" in result else []
+    if note := _loose_note(result["encryption"], set(picked.values())):
+        notes.append(f"[dim]{escape(note)}")
+    table.caption = "[/]\n".join(notes) or None
+    table.caption_style = ""
     return table
+
+
+def _loose_note(encryption: str, used: set[str]) -> str:
+    """Say why vectors are sealed with another scheme than the study's, if some are."""
+    others = sorted(used - {encryption})
+    if not others:
+        return ""
+    return (
+        f"Short vectors are sealed with {' and '.join(others)}, which needs fewer "
+        f'bytes for them; small_vectors = "same" uses {encryption} for all.'
+    )
 
 
 def path_table(result: dict[str, Any]) -> Table:
@@ -218,7 +232,8 @@ def _fit(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "l2 chosen", f"{result['l2']:.3g}"
     yield "certified relative gap", f"{result['relative_gap']:.2e}"
     if result["accuracy"] is not None:
-        yield "accuracy on the training rows", f"{result['accuracy']:.1%}"
+        weighted = ", weighted" * bool(result["about"].get("has_weights"))
+        yield f"accuracy on the training rows{weighted}", f"{result['accuracy']:.1%}"
     if result["r_squared"] is not None:
         yield "R² on the training rows", f"{result['r_squared']:.4f}"
     if result["mean_absolute_error"] is not None:

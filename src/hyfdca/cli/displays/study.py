@@ -38,7 +38,7 @@ class StudyDisplay(Display):
         self._doing = "no rounds yet"
         self._seen: Status | None = None
         self._status: Status | None = None  # None while something else is shown
-        self._told, self._last_round, self._first_gap = ("", 0), 0, 0.0
+        self._printed, self._last_round, self._first_gap = ("", 0), 0, 0.0
         self._started = time.monotonic()
         self._live = Live(
             console=console,
@@ -55,7 +55,7 @@ class StudyDisplay(Display):
         self._thread.start()
 
     def stop(self) -> None:
-        """Look once more, then restore the terminal."""
+        """Check once more, then restore the terminal."""
         self._is_over.set()
         self._thread.join()
         self._look()
@@ -99,14 +99,14 @@ class StudyDisplay(Display):
 
     def _tell_new(self, status: Status) -> None:
         """Print sentences not printed yet; each job process counts from one."""
-        writer, number = self._told
+        writer, number = self._printed
         n_new = status.n_sentences - (number if writer == status.writer else 0)
         for sentence in status.sentences[-n_new:] if n_new > 0 else ():
             self.tell(sentence)
-        self._told = status.writer, status.n_sentences
+        self._printed = status.writer, status.n_sentences
 
     def _say(self, status: Status) -> None:
-        """Print a line if a round since the last look deserves one."""
+        """Print a line if a round since the last check deserves one."""
         passed = range(self._last_round + 1, status.round + 1)
         self._last_round = status.round
         if is_worth_a_line(passed):

@@ -74,8 +74,8 @@ def show_tuned(console: Console, outcome: SettingTuned) -> None:
     published = HYPERPARAMETERS.get(setting, {})
     for method, own in outcome.methods.items():
         theirs = published.get(method)
-        told = "-" if theirs is None else _shown(theirs.as_settings())
-        table.add_row(method, *_numbers(own), told)
+        published_choice = "-" if theirs is None else _shown(theirs.as_settings())
+        table.add_row(method, *_numbers(own), published_choice)
     console.print(table)
 
 

@@ -17,7 +17,7 @@ def pack_fields(*fields: bytes) -> bytes:
 
 
 def unpack_fields(payload: bytes, n_fields: int) -> list[bytes]:
-    """Return exactly that many fields, or raise ``ValueError``."""
+    """Return exactly this many fields, or raise ``ValueError``."""
     fields, start = [], 0
     for _ in range(n_fields):
         if start + _LENGTH.size > len(payload):

@@ -37,7 +37,7 @@ class EnvelopeError(ValueError):
 
 @dataclass(frozen=True)
 class Context:
-    """Where an envelope belongs; whatever differs in one of these is another one."""
+    """Where an envelope belongs: contexts that differ in any of these are different."""
 
     study_hash: bytes
     roster_hash: bytes
@@ -55,7 +55,7 @@ class Context:
             raise ValueError("Epochs are numbered from 1.")
 
     def to_bytes(self) -> bytes:
-        """Return bytes that no other context has."""
+        """Return bytes that are unique to this context."""
         return pack_fields(
             self.study_hash,
             self.roster_hash,

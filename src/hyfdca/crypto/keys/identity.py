@@ -51,8 +51,8 @@ class PublicIdentity:
         if len(self.sealing) != _KEY_BYTES or len(self.verifying) != _KEY_BYTES:
             raise ValueError(f"A public key is two times {_KEY_BYTES} bytes.")
         try:
-            # A few points give the same shared secret whatever the other side's key
-            # is, which everybody could guess.
+            # A few points give the same shared secret for every key of the other
+            # side, so anybody could guess it.
             X25519PrivateKey.generate().exchange(self.sealing_key)
         except ValueError:
             raise ValueError("Nothing can be sealed to this public key.") from None
@@ -64,7 +64,7 @@ class PublicIdentity:
         Raises
         ------
         ValueError
-            If it is anything but such a line, to the letter.
+            If it is not exactly such a line.
         """
         raw = _from_line(_PUBLIC, text)
         return cls(raw[:_KEY_BYTES], raw[_KEY_BYTES:])
@@ -99,7 +99,7 @@ class PublicIdentity:
 
 
 class Identity:
-    """An organisation's secret keys; whatever shows it shows its fingerprint only."""
+    """An organisation's secret keys; its repr shows only the fingerprint."""
 
     def __init__(self, sealing: X25519PrivateKey, signing: Ed25519PrivateKey) -> None:
         self.sealing_key = sealing
@@ -119,7 +119,7 @@ class Identity:
         ValueError
             If the bytes are invalid or incomplete.
         """
-        # What is no text becomes text that is no key.
+        # Bytes that are not text become text that is not a key.
         raw = _from_line(_SECRET, payload.decode("ascii", errors="replace"))
         return cls(
             X25519PrivateKey.from_private_bytes(raw[:_KEY_BYTES]),
@@ -159,7 +159,7 @@ def _from_line(prefix: str, text: str) -> bytes:
     body = text.removeprefix(f"{prefix}:")
     n_letters = (2 * _KEY_BYTES + _CHECKSUM_BYTES) * 4 // 3
     if not re.fullmatch(r"[A-Za-z0-9_-]*", body):
-        raise ValueError("The key has signs that no key has.")
+        raise ValueError("The key has characters that no key has.")
     if len(body) != n_letters:
         raise ValueError(
             f"The key has {len(body)} letters after its colon instead of {n_letters}."

@@ -1,4 +1,4 @@
-"""Pseudonyms under a key that one party has, of IDs that others do not show to it.
+"""Pseudonyms under one party's key, of IDs that others do not show to it.
 
 An oblivious pseudorandom function, 2HashDH (Jarecki, Kiayias and Krawczyk 2014, RFC
 9497), in the subgroup of prime order of edwards25519. The pseudonym of an ID is a hash
@@ -103,8 +103,8 @@ def point_pseudonyms(
 ) -> TokenArray:
     """Return the pseudonyms of IDs, (n, 2), from the points k·H(ID).
 
-    The ID is hashed too, so that a pseudonym is the name of one ID, whatever the
-    party with the key makes of the points.
+    The ID is hashed too, so that a pseudonym stands for one ID, even if the party with
+    the key computes other points.
     """
     digests = [
         _hashed(point + _encoded(own), PSEUDONYM_BYTES, _PSEUDONYM, key)
@@ -128,7 +128,7 @@ def unpack_points(payload: memoryview) -> list[bytes]:
 
 
 def _point(uniform: bytes) -> bytes:
-    """Return the point that 64 uniform bytes stand for."""
+    """Return the point for 64 uniform bytes."""
     first, second = uniform[:POINT_BYTES], uniform[POINT_BYTES:]
     return crypto_core_ed25519_add(
         crypto_core_ed25519_from_uniform(first),

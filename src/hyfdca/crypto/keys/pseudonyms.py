@@ -1,4 +1,4 @@
-"""Keyed pseudonyms of IDs and tokens of what belongs to them, equal if and only if.
+"""Keyed pseudonyms of IDs, and keyed tokens of their labels and cells.
 
 Server-aided matching with a keyed hash (Kamara, Mohassel, Raykova and Sadeghian 2014):
 all clients have the keys, the server has none and sees which pseudonyms are equal.
@@ -12,7 +12,8 @@ all messages have that one length, for which CBC-MAC is a PRF.
 | label    | row pseudonym | 16-byte digest of the label's text, with  |
 |          |               | the weight and the offset if there are    |
 | cell     | row pseudonym | 8-byte digest of the name, float64 bits   |
-| start    | row pseudonym | 8-byte digest of the name, bits of no cell |
+| start    | row pseudonym | 8-byte digest of a column group, bits of  |
+|          |               | no cell                                   |
 
 The cell of a category has an 8-byte digest of its level instead of float64 bits.
 """
@@ -49,6 +50,7 @@ _CLASS = b"hyfdca class"
 _LEVEL = b"hyfdca level"
 _FORM = b"hyfdca id form"  # and the number of the form
 _FOLD = b"hyfdca fold"
+_GROUP = b"hyfdca cells of"
 _MISSING = np.uint64(0x7FF8_0000_0000_0000)  # one NaN for all
 _NO_CELL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)  # bits that no cell has: NaN is the above
 
@@ -90,7 +92,7 @@ def form_pseudonyms(
 def folds_of(ids: Sequence[str], n_folds: int, salt: str) -> IntArray:
     """Return the fold of each row, from its normalised ID and the study's salt.
 
-    Every holder finds the same, and so does the next study with the same salt.
+    Every holder computes the same fold, and so does the next study with that salt.
     """
     key = blake2b(salt.encode(errors="surrogatepass"), digest_size=KEY_BYTES).digest()
     words = _digests(ids, TOKEN_BYTES, _FOLD, key)
@@ -111,14 +113,14 @@ def class_pseudonyms(names: Iterable[str], keys: AlignmentKeys) -> TokenArray:
 def level_pseudonyms(
     column: str, levels: Sequence[str], keys: AlignmentKeys
 ) -> TokenArray:
-    """Return the pseudonyms of a column's levels, (n, 2); other columns have others."""
+    """Return the pseudonyms of a column's levels, (n, 2), unique to the column."""
     # The length tells where the name ends.
     texts = [f"{len(column)} {column}{level}" for level in levels]
     return _digests(texts, PSEUDONYM_BYTES, _LEVEL, keys.samples).reshape(-1, 2)
 
 
 def name_digests(names: Sequence[str]) -> TokenArray:
-    """Return digests of names that are no secret, (n, 2)."""
+    """Return digests of names that are not secret, (n, 2)."""
     return _digests(names, PSEUDONYM_BYTES, _FEATURE).reshape(-1, 2)
 
 
@@ -130,7 +132,7 @@ def label_tokens(
     Parameters
     ----------
     labels : sequence of str
-        The text of whatever belongs to a row beside its cells.
+        The text of everything that belongs to a row besides its cells.
     """
     place = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     digests = _digests(place, PSEUDONYM_BYTES, _LABEL).reshape(-1, 2)
@@ -165,12 +167,42 @@ def cell_tokens(
     return _prf(keys.cells, pseudonyms, np.column_stack([words, values]))
 
 
+def group_digests(
+    groups: IntArray, items: TokenArray, about: str, key: bytes
+) -> TokenArray:
+    """Return a digest of each group, (groups, 2): of all its items, in their order.
+
+    Whoever holds a group has the same; without the key nobody can look for two groups
+    that have the same.
+
+    Parameters
+    ----------
+    about : str
+        What the digest is for.
+    """
+    state = blake2b(key=key, digest_size=PSEUDONYM_BYTES, person=_GROUP)
+    state.update(b"%d " % len(about) + about.encode())
+    ordered, digests = items[np.argsort(groups, kind="stable")], []
+    sizes = np.bincount(groups)
+    for start, size in zip(np.cumsum(sizes) - sizes, sizes, strict=True):
+        of_group = state.copy()
+        of_group.update(ordered[start : start + size].astype(_WORD).tobytes())
+        digests.append(of_group.digest())
+    return np.frombuffer(b"".join(digests), dtype=_WORD).reshape(-1, 2)
+
+
 def start_tokens(
     pseudonyms: TokenArray, word: np.uint64, keys: AlignmentKeys
 ) -> TokenArray:
-    """Return a token of each row and one feature that is that of no cell.
+    """Return a token for each row that no cell has.
 
-    Added to tokens of cells it hides that there are none.
+    Added to a row's tokens of the cells of a column group, it hides whether there are
+    any, and what sums over other groups differ by.
+
+    Parameters
+    ----------
+    word : uint64
+        Of the digest of the column group.
     """
     start = np.broadcast_to(np.array([word, _NO_CELL], _WORD), pseudonyms.shape)
     return _prf(keys.cells, pseudonyms, start)
@@ -180,7 +212,7 @@ def _digests(
     texts: Iterable[str], size: int, person: bytes, key: bytes = b""
 ) -> TokenArray:
     """Return digests one after the other, as words of 8 bytes."""
-    # Copying the keyed state spares a block of hashing an ID.
+    # Copying the keyed state saves one block of hashing per ID.
     copy = blake2b(key=key, digest_size=size, person=person).copy
     parts, rest = [], iter(texts)
     while some := list(islice(rest, _CHUNK)):  # a million digests are 64 MB

@@ -1,4 +1,4 @@
-"""Who takes part in a study and by which public keys: a client's own copy of it."""
+"""A client's own copy of who takes part in a study, and with which public keys."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Roster:
     Raises
     ------
     ValueError
-        If two organisations have the same name or a key in common, or no envelope
-        could have this study, a name or the epoch in its context.
+        If two organisations have the same name or a key in common, or if the
+        study, a name or the epoch does not fit into the context of an envelope.
     """
 
     study_hash: bytes

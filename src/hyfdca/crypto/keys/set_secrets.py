@@ -7,7 +7,7 @@ from the maker's own secret, so a repeated set-up gives the same one.
 
 All are bound to study, roster and epoch of the keys, and to the run of the study: pads
 of one run never hide numbers of another. The server says who the members of
-a set are, but can make no client use a secret that somebody outside of the set has.
+a set are, but cannot make a client use a secret that somebody outside the set has.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Members = tuple[int, ...]  # ranks, ascending
 
 SECRET_BYTES = 32
 _AGREED = 2  # members of a set that needs no message
-_LABEL = b"hyfdca set secrets 2\n"  # envelopes of study keys begin otherwise
+_LABEL = b"hyfdca set secrets 2\n"  # envelopes of study keys begin differently
 
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """The secret of a set as it is written."""
+    """The serialised secret of a set."""
 
     members: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
     secret: Annotated[
@@ -46,7 +46,7 @@ _decoder = msgspec.msgpack.Decoder(list[_Entry])
 
 
 class SetSecrets(Protocol):
-    """What a client has of the secrets of sets."""
+    """The secrets of sets that a client has."""
 
     @property
     def rank(self) -> int:
@@ -86,7 +86,7 @@ class AgreedSecrets:
     roster : Roster
         The organisation's own copy.
     run : int
-        Of the study; each has secrets of its own.
+        The run of the study; each has different secrets.
     """
 
     identity: Identity
@@ -112,7 +112,7 @@ class AgreedSecrets:
         return self._taken[members]
 
     def _agreed(self, members: Members) -> bytes:
-        """Return what this client and the other one compute alike."""
+        """Return the secret that this client and the other one both compute."""
         [other] = set(members) - {self.rank} or {self.rank}
         public = self.roster.entries[other].public.sealing_key
         shared = self.identity.sealing_key.exchange(public)
@@ -125,7 +125,7 @@ class AgreedSecrets:
 
     @property
     def _label(self) -> bytes:
-        """What the content of an envelope of this run begins with."""
+        """The prefix of an envelope's content in this run."""
         return _LABEL + self._run + b"\n"
 
     def sealed_to(self, recipient: int, sets: Iterable[Members]) -> bytes:
@@ -172,7 +172,7 @@ class AgreedSecrets:
             raise ValueError("an envelope has no secrets of sets of this run in it")
         try:
             return _decoder.decode(content.removeprefix(self._label))
-        except msgspec.MsgspecError:  # which quotes what it does not understand
+        except msgspec.MsgspecError:  # which quotes invalid input
             raise ValueError("an envelope has no secrets of sets in it") from None
 
 

@@ -21,7 +21,7 @@ MAX_BYTES = 2**22  # of all keys together; a BFV key takes tens of kilobytes
 
 
 class _Wire(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """Study keys as they are written."""
+    """Study keys in serialised form."""
 
     master: Annotated[
         bytes, msgspec.Meta(min_length=MASTER_BYTES, max_length=MASTER_BYTES)
@@ -70,11 +70,11 @@ class StudyKeys:
         try:
             wire = _decoder.decode(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            # msgspec quotes what it does not understand, which is secret here.
-            raise ValueError("These bytes are no study keys.") from None
+            # msgspec quotes invalid input, which is secret here.
+            raise ValueError("These bytes are not study keys.") from None
         keys = cls(wire.master, wire.scheme_keys)
         if keys.to_bytes() != payload:
-            raise ValueError("These study keys are not written as they should be.")
+            raise ValueError("These study keys are not in their canonical form.")
         return keys
 
     def to_bytes(self) -> bytes:
@@ -91,9 +91,9 @@ class StudyKeys:
         return HKDF(SHA256(), size, None, label.encode()).derive(self.master)
 
     def of_run(self, number: int) -> StudyKeys:
-        """Return the keys of a run of the study: every purpose has another key there.
+        """Return the keys of a run of the study: each run has different keys.
 
-        Keys that a scheme has made for itself stay: it seals with fresh randomness.
+        Keys that a scheme made itself stay the same: it seals with fresh randomness.
         """
         if number == 1:
             return self

@@ -1,4 +1,4 @@
-"""Where the numbers of a vector stand in its sealed form.
+"""Where the numbers of a vector are in its sealed form.
 
 The items of a vector (samples, features, totals) have *owner groups*: those of a group
 are held by exactly the same clients. All holders have the items of a group in the same
@@ -35,12 +35,27 @@ class Arrangement:
 
     @classmethod
     def apart(cls, n_items: int) -> Arrangement:
-        """Return items that are a group each."""
+        """Return items that each form a group."""
         return cls(np.arange(n_items))
 
     def restricted(self, items: IntArray) -> Arrangement:
         """Return some items as a vector of their own."""
         return Arrangement(self.groups[items])
+
+    @cached_property
+    def with_checks(self) -> Arrangement:
+        """The same items, and after them one more for each group.
+
+        Groups are in the order of their first items, in which all holders have them.
+        """
+        return Arrangement(np.concatenate([self.groups, self.distinct[self.appearing]]))
+
+    @cached_property
+    def appearing(self) -> IntArray:
+        """The places of the distinct groups, in the order of their first items."""
+        if not self.n_items or len(self.distinct) == 1:
+            return np.arange(len(self.distinct))
+        return np.argsort(np.unique(self.groups, return_index=True)[1])
 
     @property
     def n_items(self) -> int:
@@ -114,7 +129,7 @@ def _sorted(groups: IntArray) -> Sorting:
 
 
 def opaque_groups(groups: IntArray, secret: bytes, name: str) -> IntArray:
-    """Return groups under numbers that tell nothing of their order or count.
+    """Return groups under numbers that reveal nothing about their order or count.
 
     They come from a secret of the server, not from the study's seed, which clients
     know. Repeating a set-up with the same secret gives the same numbers.
@@ -122,7 +137,7 @@ def opaque_groups(groups: IntArray, secret: bytes, name: str) -> IntArray:
     Parameters
     ----------
     name : str
-        What the groups are of; other things get other numbers.
+        The kind of the groups; other kinds get other numbers.
     """
     numbers, inverse = np.unique(groups, return_inverse=True)
     source = hashlib.shake_256(secret + name.encode())
@@ -185,8 +200,8 @@ class BlockMap:
     ) -> IntArray:
         """Return the covering blocks with these numbers, (blocks, slots).
 
-        Elsewhere in these blocks are zeros, or the ``rest``: a vector of all items, in
-        which the numbers already are.
+        The other slots of these blocks have zeros, or the ``rest``: a vector of all
+        items that already includes the numbers.
         """
         if items is None and self.is_one_run:
             filled = np.empty((self.n_blocks, self.n_slots), np.int64)
@@ -211,7 +226,7 @@ class BlockMap:
         return numbers
 
     def _slots(self, items: IntArray | None, blocks: IntArray) -> IntArray:
-        """Return where the numbers of items are among these blocks, (items, width)."""
+        """Return the places of items' numbers among these blocks, (items, width)."""
         starts = self.first if items is None else self.first[items]
         slots = starts[:, None] + np.arange(self.width)
         if items is None:

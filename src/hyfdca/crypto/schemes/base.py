@@ -44,7 +44,7 @@ class Sealer(Protocol):
 
     @property
     def is_packed(self) -> bool:
-        """Whether several items stand in one block, and are sent together."""
+        """Whether several items share a block, and are sent together."""
         ...
 
     def seal(
@@ -61,8 +61,8 @@ class Sealer(Protocol):
         items : array, optional
             Which items of the arrangement these are; by default all.
         rest : array (all items, width), optional
-            What a scheme that cannot leave out the items between sends for them, with
-            the numbers in place; zeros by default.
+            The values that a scheme sends for items in between, if it cannot leave
+            them out, with the numbers in place; zeros by default.
         """
         ...
 
@@ -77,12 +77,27 @@ class Sealer(Protocol):
         ...
 
 
+class JoiningSealer(Sealer, Protocol):
+    """Seals vectors whose last items may be in another array, without a copy."""
+
+    def seal(
+        self,
+        numbers: IntArray,
+        arrangement: Arrangement,
+        items: IntArray | None = None,
+        rest: IntArray | None = None,
+        more: IntArray | None = None,
+    ) -> memoryview:
+        """Return the sealed form of numbers and, after them, ``more`` rows of them."""
+        ...
+
+
 class Adder(Protocol):
     """The server's half: adds sealed vectors without reading them."""
 
     @property
     def n_slots(self) -> int | None:
-        """Numbers in a unit; none where a unit is an item."""
+        """Numbers in a unit; None where a unit is an item."""
         ...
 
     @property

@@ -45,7 +45,7 @@ class BfvCipher:
     seed_of : callable
         Returns the seed of an owner group's secret key.
     work : BlockWork, optional
-        Who seals and opens many blocks at a time; by default this process.
+        What seals and opens many blocks at a time; by default this process.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class BfvCipher:
         return self._work is not None and self._work.is_worth(len(groups))
 
     def _there(self, what: str, rows: Any, groups: IntArray) -> Any:
-        assert self._work is not None  # noqa: S101  # it is worth it
+        assert self._work is not None  # noqa: S101  # only called if it is worth it
         seed_of = {group: self._seed_of(group) for group in set(groups.tolist())}
         return self._work.work(what, rows, [seed_of[g] for g in groups.tolist()])
 

@@ -1,4 +1,4 @@
-"""BFV on single blocks, by SEAL; what a worker process imports, and nothing heavy.
+"""BFV on single blocks, by SEAL; imported by worker processes, so nothing heavy.
 
 A block is one ciphertext of two polynomials, each a run of residues for each prime of
 the ciphertext modulus. On the wire it is these residues alone, little-endian and
@@ -19,7 +19,7 @@ from hyfdca.errors import StudyError
 
 try:
     import seal
-except ImportError:  # there is none for some processors
+except ImportError:  # does not exist for some processors
     raise StudyError(
         'The encryption "bfv" needs the package seal-python, which is not installed, '
         'and does not exist for some processors; set encryption = "stream".'
@@ -120,8 +120,8 @@ def _secret_key(parameters: BfvParameters, seed: bytes) -> bytes:
 
 
 def _signs(seed: bytes, count: int) -> list[int]:
-    """Return numbers below 3, each as likely as the others, that follow from a seed."""
-    # Of 256 bytes one is left out, so that three divides the rest; 2 % more suffice.
+    """Return uniform numbers below 3, derived from a seed."""
+    # One of 256 bytes is left out, so that three divides the rest; 2 % more suffice.
     drawn = np.frombuffer(hashlib.shake_256(seed).digest(count + count // 8), np.uint8)
     signs: list[int] = (drawn[drawn < 255][:count] % 3).tolist()
     if len(signs) < count:
@@ -183,7 +183,7 @@ class BfvBlocks:
                 cipher = self._context.from_cipher_str(written)
                 row[:] = self._encoder.decode(self._decryptor.decrypt(cipher))
             except (RuntimeError, ValueError) as error:
-                raise ValueError(f"this is no ciphertext: {error}") from None
+                raise ValueError(f"this is not a ciphertext: {error}") from None
         return numbers
 
 

@@ -1,8 +1,8 @@
 """Schemes that pack many numbers in one ciphertext: vectors as rows of blocks.
 
 On the wire a vector is a bit for each block that says whether it is there, one more bit
-that is set and so says how many blocks there are, and then the blocks. A block that
-nothing was added to is absent: it is zero, and that is no secret.
+that is set and so shows how many blocks there are, and then the blocks. A block
+without summands is absent: it is zero, which is not a secret.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class BlockAddition(Protocol):
 
 
 class BlockSealer:
-    """Puts numbers into blocks and has these sealed."""
+    """Puts numbers into blocks, which it has sealed."""
 
     is_packed = True
 
@@ -90,8 +90,11 @@ class BlockSealer:
         arrangement: Arrangement,
         items: IntArray | None = None,
         rest: IntArray | None = None,
+        more: IntArray | None = None,
     ) -> memoryview:
         """Return the sealed blocks that have these items."""
+        if more is not None:
+            numbers = np.concatenate([numbers, more])
         blocks = arrangement.blocks(numbers.shape[1], self._cipher.n_slots)
         groups = blocks.groups_of(blocks.covering(items))
         sealed = self._cipher.seal(blocks.fill(numbers, items, rest), groups)

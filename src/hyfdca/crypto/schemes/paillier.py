@@ -9,7 +9,7 @@ classes", EUROCRYPT 1999, section 7).
 Laws (tested): opening a product gives the sums exactly, whatever the signs, as long
 as each stays in its slot; a number, or an opened sum, beyond the limit raises
 ``ValueError``. The spare bits above the last slot are checked too: what is opened
-with another key, or was damaged on the way, fails but for chances below 2^-60.
+with another key, or was damaged on the way, fails except with chances below 2^-60.
 
 Powers are found with the interpreter's lock released: threads that seal or open rows
 of their own run side by side. Their time depends on the key: do not seal or open
@@ -34,7 +34,7 @@ Blocks = NDArray[np.uint8]
 
 SLOT_BITS = 64
 LARGEST_SUM = 2 ** (SLOT_BITS - 1) - 1  # the most that a slot can hold
-# Nothing wears out with additions: the grid shares a slot's room among the summands.
+# Additions add no noise: the grid shares a slot's room among the summands.
 CAPACITY = 2**31
 
 _WORD = np.dtype("<u8")
@@ -57,8 +57,8 @@ class PaillierCipher:
     key : the clients' shared secret
     packed : as many numbers per block as fit, or one
     limit : int
-        No number and no sum in a slot may exceed it; by default what the grid of
-        fixed point keeps to.
+        The limit of numbers and sums in a slot; by default that of the fixed-point
+        grid.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class PaillierAddition:
         for ciphertext in ciphertexts:
             product = product * ciphertext % self._modulus
         if gmpy2.gcd(product, self._modulus) != 1:
-            raise ValueError("a block is no ciphertext: it shares a factor with n")
+            raise ValueError("a block is not a ciphertext: it shares a factor with n")
         loaded = self.zeros(len(ciphertexts))
         loaded[:] = ciphertexts
         return loaded
@@ -217,7 +217,7 @@ def _logarithms(ciphertexts: list[mpz], prime: mpz, unscale: mpz) -> Iterator[mp
     for power in gmpy2.powmod_base_list(bases, prime - 1, square):
         multiple, rest = gmpy2.f_divmod(power - 1, prime)
         if rest != 0:  # by Fermat, the base is a multiple of the prime
-            raise ValueError("a block is no ciphertext: it shares a factor with n")
+            raise ValueError("a block is not a ciphertext: it shares a factor with n")
         yield multiple * unscale % prime
 
 
@@ -234,7 +234,7 @@ def _check_shape(blocks: Blocks, block_bytes: int) -> None:
 
 def _check_range(ciphertexts: Iterable[mpz], modulus_squared: mpz) -> None:
     if not all(0 < ciphertext < modulus_squared for ciphertext in ciphertexts):
-        raise ValueError("a block is no ciphertext: it is not between 0 and n^2")
+        raise ValueError("a block is not a ciphertext: it is not between 0 and n^2")
 
 
 def _numbers(rows: NDArray[np.uint8]) -> Iterator[mpz]:

@@ -1,4 +1,4 @@
-"""The randomness of Paillier blocks: random n-th powers, made ahead or on demand."""
+"""The randomness of Paillier blocks: random n-th powers, precomputed or on demand."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hyfdca.crypto.schemes.paillier_keys import SecretKey
 
 
 class BlindingPool:
-    """Blindings made ahead, while there is nothing else to do; each is used once.
+    """Blindings precomputed while there is nothing else to do; each is used once.
 
-    Two blocks with the same blinding tell the difference of their numbers. So a pool
+    Two blocks with the same blinding reveal the difference of their numbers. So a pool
     can be neither copied nor stored, and is empty in a process that was forked.
     """
 
@@ -35,7 +35,7 @@ class BlindingPool:
     def take(self, n_blocks: int) -> list[mpz]:
         """Return blindings that were never used, made now if none are ready."""
         self._forget_another_process()
-        # A pop at a time, so that two threads never get the same one.
+        # One pop at a time, so that two threads never get the same one.
         taken: list[mpz] = []
         while len(taken) < n_blocks:
             try:
@@ -57,7 +57,7 @@ class _BlindingPowers:
 
     Modulo p^2 the n-th powers are the p-th powers: they form a group of p - 1
     elements, of which q, having no factor in common with p - 1, only changes the
-    order. The p-th power of a number depends on its rest modulo p alone.
+    order. The p-th power of a number depends only on its remainder modulo p.
     """
 
     def __init__(self, key: SecretKey) -> None:

@@ -1,4 +1,4 @@
-"""Keys of Paillier's scheme: made, checked, as bytes and back.
+"""Keys of Paillier's scheme: making, checking and serialising them.
 
 The server gets the modulus alone; the primes never leave the clients. A key that
 came from elsewhere is checked before it is used, and shows only a fingerprint.
@@ -14,7 +14,7 @@ import gmpy2
 from gmpy2 import mpz
 
 MODULUS_BITS = (2048, 3072)  # as strong as 112 and 128 bits
-TEST_BITS = 512  # factored in hours: for fast tests alone
+TEST_BITS = 512  # can be factored in hours: only for fast tests
 
 _PRIME_ROUNDS = 40
 _SMALL_PRIMES = gmpy2.primorial(2000)
@@ -51,7 +51,7 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """What people compare to see that they have the same key."""
+        """The fingerprint by which people check that they have the same key."""
         digest = hashlib.blake2b(self.to_bytes(), digest_size=_FINGERPRINT_BYTES)
         return digest.hexdigest()
 
@@ -80,7 +80,7 @@ class SecretKey:
     def __post_init__(self) -> None:
         half_bits = int(self.p.bit_length())
         _check_length(2 * half_bits, self.for_tests)
-        # Of equal lengths, neither prime divides the other less one, and so
+        # Of primes of equal length, neither divides the other less one, so
         # gcd(n, (p - 1)(q - 1)) = 1, without which nothing could be opened.
         if self.q.bit_length() != half_bits:
             raise ValueError("the two primes of a key must be of equal length")

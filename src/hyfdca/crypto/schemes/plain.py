@@ -25,8 +25,11 @@ class PlainSealer:
         arrangement: Arrangement,
         items: IntArray | None = None,
         rest: IntArray | None = None,
+        more: IntArray | None = None,
     ) -> memoryview:
         """Return the numbers as little-endian bytes."""
+        if more is not None:
+            numbers = np.concatenate([numbers, more])
         return _bytes(numbers)
 
     def open(
@@ -62,7 +65,7 @@ class PlainAdder:
         if isinstance(where, slice):
             total[where] += vector
         else:
-            # Unsigned, numba need not look for negative places.
+            # With unsigned places, numba need not check for negative ones.
             _add_at(total, where.view(np.uint64), vector)
 
     def put(self, total: IntArray, where: Any, vector: IntArray) -> None:

@@ -1,4 +1,4 @@
-"""The schemes by name, what a study may choose of them, and which suits which vector.
+"""The schemes by name, a study's choices, and which scheme suits which vector.
 
 Vectors are by sample or by feature, or totals, which are always ``stream``. A packed
 scheme pays for whole blocks, so where owner groups are tiny, vectors short or few
@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from hyfdca.crypto.keys.set_secrets import SetSecrets
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.base import Adder, Sealer, VectorKeys
+from hyfdca.crypto.schemes.base import Adder, JoiningSealer, VectorKeys
 from hyfdca.crypto.schemes.blocks import BlockAdder, BlockSealer
 from hyfdca.crypto.schemes.plain import PlainAdder, PlainSealer
 from hyfdca.crypto.schemes.stream import StreamSealer
@@ -37,7 +37,7 @@ Workforce = Callable[[Any], Any]  # who works with these parameters
 
 @dataclass(frozen=True)
 class Encryption:
-    """What a study says of its encryption.
+    """What a study says about its encryption.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Encryption:
         Whether vectors that would leave packed blocks mostly empty are sealed number
         by number.
     paillier_bits : {3072, 2048}
-        Of the modulus.
+        The length of the modulus.
     n_clients : int, optional
         How many clients contribute to sums; sums of more are refused.
     """
@@ -84,7 +84,7 @@ class Scheme(NamedTuple):
 
     new_key: Callable[[Encryption], bytes]  # of the study, if it has one
     public: Callable[[bytes], bytes]  # of a key, what the server needs to add
-    sealer: Callable[[bytes, VectorKeys, Encryption, Workforce | None], Sealer]
+    sealer: Callable[[bytes, VectorKeys, Encryption, Workforce | None], JoiningSealer]
     adder: Callable[[bytes, Encryption], Adder]
 
 
@@ -92,7 +92,7 @@ def _no_key(_: Any) -> bytes:
     return b""
 
 
-# Imported when first used: SEAL is not there for every system, and both take time.
+# Imported when first used: SEAL does not exist everywhere, and both take time.
 
 
 def _bfv_parameters(encryption: Encryption) -> Any:
@@ -100,7 +100,7 @@ def _bfv_parameters(encryption: Encryption) -> Any:
         from hyfdca.crypto.schemes import bfv_blocks  # noqa: PLC0415
     except ImportError:
         raise ValueError(
-            "BFV needs the package seal-python, which there is not for every system; "
+            "BFV needs the package seal-python, which some systems do not have; "
             'set encryption = "stream" or "paillier".'
         ) from None
     is_compact = encryption.precision == "compact"
@@ -108,13 +108,13 @@ def _bfv_parameters(encryption: Encryption) -> Any:
 
 
 def _bfv_key(encryption: Encryption) -> bytes:
-    _bfv_parameters(encryption)  # complains where there is no SEAL
+    _bfv_parameters(encryption)  # raises where there is no SEAL
     return b""
 
 
 def _bfv_sealer(
     _: bytes, keys: VectorKeys, encryption: Encryption, hire: Workforce | None
-) -> Sealer:
+) -> JoiningSealer:
     from hyfdca.crypto.schemes.bfv import BfvCipher  # noqa: PLC0415
 
     parameters = _bfv_parameters(encryption)
@@ -144,7 +144,7 @@ def _paillier_public(key: bytes) -> bytes:
 def _paillier(packed: bool) -> Scheme:
     def sealer(
         key: bytes, _: VectorKeys, encryption: Encryption, hire: Workforce | None
-    ) -> Sealer:
+    ) -> JoiningSealer:
         del hire  # blocks are small
         from hyfdca.crypto.schemes.paillier import PaillierCipher  # noqa: PLC0415
         from hyfdca.crypto.schemes.paillier_keys import SecretKey  # noqa: PLC0415
@@ -190,7 +190,7 @@ LOOSE: dict[str, Loose] = {"bfv": Loose("stream", 8.0)}
 # Of totals, whatever the study's scheme; they are short and go to one client.
 TOTALS_SCHEME = "stream"
 
-# Both ways of using Paillier have one key.
+# Both ways of using Paillier share a key.
 _KEY_OF = {"paillier-single": "paillier"}
 
 
@@ -223,9 +223,11 @@ class Sealers:
     Parameters
     ----------
     secrets : SetSecrets
-        From which the keys of vectors are derived.
+        The secrets from which the keys of vectors are derived.
     check_key : bytes
-        Of the checksums of totals, which all clients of the study have.
+        The key of the checksums of totals, which all clients of the study have.
+    tell_opening : callable, optional
+        Called before a sum is opened.
     """
 
     encryption: Encryption
@@ -233,7 +235,8 @@ class Sealers:
     secrets: SetSecrets
     check_key: bytes = b""
     hire: Workforce | None = None
-    _shared: dict[str, Sealer] = field(default_factory=dict)
+    tell_opening: Callable[[], None] | None = None
+    _shared: dict[str, JoiningSealer] = field(default_factory=dict)
 
     def check(self, name: str) -> str:
         """Return the name of a scheme; raises ``ValueError`` if it is not allowed."""
@@ -242,7 +245,7 @@ class Sealers:
         _found(self.keys, name)
         return name
 
-    def named(self, name: str, keys: VectorKeys) -> Sealer:
+    def named(self, name: str, keys: VectorKeys) -> JoiningSealer:
         """Return a sealer of vectors with these keys.
 
         A scheme with a key of the study has one sealer, whatever the vectors.
@@ -297,12 +300,12 @@ class Adders:
 
     @cached_property
     def totals_adder(self) -> Adder:
-        """What adds totals."""
+        """The adder of totals."""
         return self.named(self.encryption.totals)
 
     @cached_property
     def n_checks(self) -> int:
-        """Numbers more in a row of totals: sealed ones have a checksum."""
+        """Extra numbers in a row of totals: sealed ones have a checksum."""
         return 0 if self.encryption.totals == "none" else 1
 
     def totals(self, width: int) -> tuple[int, Adder]:
@@ -319,14 +322,14 @@ class Adders:
         if self.encryption.small_vectors == "same":
             if use.n_summands > packed.capacity:
                 raise ValueError(
-                    f"{name} adds up to {packed.capacity:,} vectors at this precision, "
+                    f"{name} can add {packed.capacity:,} vectors at this precision, "
                     f"not {use.n_summands:,}; use precision='full' or "
                     "small_vectors='auto'."
                 )
             return name
         single = self.named(loose.name)
         n_numbers = use.share * use.arrangement.n_items * use.width
-        # Few samples are, at worst, in as many blocks.
+        # Few samples may at worst be spread over as many blocks.
         n_blocks = min(use.n_blocks(packed), max(n_numbers, 1))
         bytes_packed = n_blocks * packed.unit_bytes
         bytes_single = n_numbers * single.unit_bytes

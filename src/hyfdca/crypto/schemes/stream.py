@@ -45,11 +45,11 @@ class StreamSealer:
     Parameters
     ----------
     keys : VectorKeys
-        That the client shares with those who open what it seals.
+        The keys that the client shares with those who open its vectors.
     n_clients : int, optional
         How many clients the study has; sums of more are refused.
     name : bytes
-        What the sealer's identity begins with.
+        The prefix of the sealer's identity.
     """
 
     is_packed = False
@@ -63,7 +63,7 @@ class StreamSealer:
 
     def _begin(self) -> None:
         self._identity = self._name + secrets.token_bytes(_IDENTITY - len(self._name))
-        self._numbers = itertools.count()  # which threads may share
+        self._numbers = itertools.count()  # threads may share these
         self._process = os.getpid()
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class StreamSealer:
 
     def __reduce__(self) -> Any:
         """Refuse copies: two sealers with one identity would use pads twice."""
-        raise TypeError("a sealer is not copied; make another one of its key")
+        raise TypeError("a sealer cannot be copied; make another one from its key")
 
     def _next_nonce(self) -> bytes:
         if self._process != os.getpid():  # a fork is a copy too
@@ -84,14 +84,18 @@ class StreamSealer:
         arrangement: Arrangement,
         items: IntArray | None = None,
         rest: IntArray | None = None,
+        more: IntArray | None = None,
     ) -> memoryview:
         """Return a fresh nonce and the padded numbers."""
         nonce = self._next_nonce()
         pads = self._pads(nonce, arrangement, numbers.shape[1], items)
-        written = np.empty(NONCE_BYTES + numbers.nbytes, np.uint8)
+        n_more = 0 if more is None else more.nbytes
+        written = np.empty(NONCE_BYTES + numbers.nbytes + n_more, np.uint8)
         written[:NONCE_BYTES] = np.frombuffer(nonce, np.uint8)
         padded = written[NONCE_BYTES:].view(np.uint64)
-        padded[:] = np.ascontiguousarray(numbers).reshape(-1).view(np.uint64)
+        padded[: numbers.size] = _flat(numbers)
+        if more is not None:
+            padded[numbers.size :] = _flat(more)
         padded += pads
         return written.data
 
@@ -161,10 +165,14 @@ class StreamSealer:
         return self._ciphers[key]
 
 
+def _flat(numbers: IntArray) -> WordArray:
+    return np.ascontiguousarray(numbers).reshape(-1).view(np.uint64)
+
+
 def _places(
     arrangement: Arrangement, width: int, items: IntArray | None
 ) -> range | WordArray:
-    """Return a number for the place of each number that all holders agree on."""
+    """Return a number for each place, on which all holders agree."""
     if items is None and len(arrangement.sizes) == 1:
         first = int(arrangement.groups[0]) << _RANK_BITS
         return range(first, first + arrangement.n_items * width)
@@ -178,7 +186,7 @@ def _places(
 
 
 def _some(items: IntArray | None, rows: slice | IntArray) -> IntArray | None:
-    """Return which items some rows of a vector are; none stands for all."""
+    """Return which items some rows of a vector are; None stands for all."""
     if isinstance(rows, slice):
         return items
     return rows if items is None else items[rows]

@@ -1,7 +1,9 @@
 """Sums of padded numbers, as the server keeps them, and their form on the wire.
 
 A sum carries the list of the vectors that are in it: for runs of rows with the same
-contributors, their places in a table of nonces.
+contributors, their places in a table of nonces. Where rows of one owner group do not
+stand side by side there are about as many runs as rows, so lengths and places each take
+as few bytes as possible.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.base import raw_bytes
@@ -19,7 +21,7 @@ from hyfdca.maths.compiling import jit
 IDENTITY_BYTES = 16
 NONCE_BYTES = 24
 _CAPACITY = 16  # pads that opening a sum subtracts, at most, before it is sealed again
-_LONG_TABLE = 64  # nonces, from which on unused ones are looked for
+_LONG_TABLE = 64  # number of nonces above which unused ones are dropped
 
 WordArray = NDArray[np.uint64]
 IdArray = NDArray[np.uint32]
@@ -27,7 +29,7 @@ IdArray = NDArray[np.uint32]
 
 @dataclass
 class Padded:
-    """A sealed vector: words, and of which vectors each row is the sum.
+    """A sealed vector: words, and the vectors that each row adds up.
 
     ``ids[i]`` are places in the table ``nonces``, from 1; 0 stands for none. Where all
     rows have the same, they are one row in memory.
@@ -39,18 +41,18 @@ class Padded:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all rows are of the same vectors."""
+        """Whether all rows add up the same vectors."""
         return self.ids.strides[0] == 0 or len(self.ids) <= 1
 
     def make_room(self, n_columns: int) -> None:
-        """Make room for ``n_columns`` ids per row, with rows of their own."""
+        """Make room for ``n_columns`` ids in each row separately."""
         missing = max(n_columns - self.ids.shape[1], 0)
         if missing or self.is_uniform:
             room = np.zeros((len(self.ids), missing), np.uint32)
             self.ids = np.hstack([self.ids, room])
 
     def take_nonces(self, nonces: NDArray[np.uint8]) -> np.uint32:
-        """Append to the table; return by how much the ids of these are higher."""
+        """Append to the table; return the offset of the new ids."""
         if len(self.nonces) + len(nonces) > _LONG_TABLE + 2 * len(self.ids):
             self._forget()
         first = np.uint32(len(self.nonces))
@@ -58,13 +60,13 @@ class Padded:
         return first
 
     def _forget(self) -> None:
-        """Drop nonces of which nothing is left in the sum."""
+        """Drop nonces that no longer occur in the sum."""
         used, self.ids = _renumbered(self.ids)
         self.nonces = self.nonces[used - 1]
 
 
 class StreamAdder:
-    """The server's half: adds words, and notes whose they are."""
+    """The server's half: adds words, and records the contributors."""
 
     n_slots = None
     capacity = _CAPACITY
@@ -121,8 +123,16 @@ class StreamAdder:
         lengths, rows = _runs(vector.ids)
         used, local = _renumbered(rows)
         sizes = np.array([len(used), *rows.shape], np.uint32)
-        parts = (sizes, vector.nonces[used - 1], lengths, local, vector.words)
+        lengths, local = _narrow(lengths), _narrow(local)
+        widths = np.array([lengths.itemsize, local.itemsize], np.uint8)
+        nonces = vector.nonces[used - 1]
+        parts = (sizes, widths, nonces, lengths, local, vector.words)
         return memoryview(b"".join([raw_bytes(part) for part in parts]))
+
+
+def _narrow(numbers: IdArray) -> NDArray[Any]:
+    """Return whole numbers in as few bytes each as the largest needs."""
+    return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
 
 
 def _is_whole(where: Any) -> bool:
@@ -199,12 +209,13 @@ def parse_sum(
     """
     reader = _SumReader(payload)
     n_nonces, n_runs, depth = reader.take(np.uint32, 3).tolist()
+    of_lengths, of_ids = map(_type_of_width, reader.take(np.uint8, 2).tolist())
     table_of_nonces = reader.take(np.uint8, n_nonces * NONCE_BYTES)
     if n_clients is not None:
         _check_contributors(table_of_nonces, depth, n_clients)
     nonces = table_of_nonces.tobytes()
-    lengths = reader.take(np.uint32, n_runs).astype(np.int64)
-    rows = reader.take(np.uint32, n_runs * depth).reshape(n_runs, depth)
+    lengths = reader.take(of_lengths, n_runs).astype(np.int64)
+    rows = reader.take(of_ids, n_runs * depth).astype(np.uint32).reshape(n_runs, depth)
     words = reader.take(np.uint64, n_items * width).copy().reshape(n_items, width)
     reader.end()
     is_whole = lengths.sum() == n_items and lengths.min(initial=1) > 0
@@ -215,8 +226,15 @@ def parse_sum(
     return words, _contributions(table, lengths, rows)
 
 
+def _type_of_width(n_bytes: int) -> np.dtype[Any]:
+    """Return the whole numbers of that many bytes."""
+    if n_bytes not in (1, 2, 4):
+        raise ValueError("the contributors do not fit the sum")
+    return np.dtype(f"<u{n_bytes}")
+
+
 def _check_empty_rows(words: WordArray, lengths: IntArray, rows: IdArray) -> None:
-    """Refuse numbers that nobody sealed: the server would have chosen them."""
+    """Refuse numbers that no client sealed: the server would have chosen them."""
     is_empty = ~rows.any(axis=1)
     if is_empty.any() and words[np.repeat(is_empty, lengths)].any():
         raise ValueError("numbers have no contributor")
@@ -260,7 +278,7 @@ class _SumReader:
         self._content = np.frombuffer(payload, np.uint8)
         self._place = 0
 
-    def take(self, dtype: type[np.generic], count: int) -> NDArray[Any]:
+    def take(self, dtype: DTypeLike, count: int) -> NDArray[Any]:
         size = count * np.dtype(dtype).itemsize
         part = self._content[self._place : self._place + size]
         if len(part) != size:

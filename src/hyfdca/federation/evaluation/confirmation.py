@@ -1,4 +1,4 @@
-"""P once more, at the weights in the model: what is released is what was certified.
+"""Measures P again at the released weights, to confirm that these were certified.
 
 | phase          | down                                    | up                       |
 |----------------|-----------------------------------------|--------------------------|
@@ -50,7 +50,7 @@ def confirm(
     certified : float
         Not compared if it is infinite.
     l2 : float
-        λ of the model.
+        The model's λ.
 
     Raises
     ------
@@ -112,12 +112,12 @@ def _loss_at(
 
 
 class Confirming:
-    """Remembers what its client released, and measures the loss of that.
+    """Remembers what its client released, and measures its loss.
 
     Parameters
     ----------
     handlers : Handlers
-        Of the client's half of the algorithm.
+        The handlers of the algorithm's client half.
     """
 
     def __init__(self, party: Party, handlers: Handlers) -> None:

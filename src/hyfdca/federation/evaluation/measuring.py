@@ -1,4 +1,4 @@
-"""Evaluation of any method: P of the weights it has, and a bound D, by sealed sums.
+"""Evaluation of any method: P of its weights and a bound D, by sealed sums.
 
 For weights w with margins z, the duals α = -l'(z) touch the loss at z, so
 
@@ -60,7 +60,7 @@ def measured(totals: FloatArray) -> Measurement:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EvaluationState:
     """What a checkpoint keeps of the server's side: how often it has measured."""
 
@@ -96,7 +96,7 @@ class Evaluation:
     def measure(self) -> Conversation[Measurement]:
         """Measure P and D of the present weights; everybody takes part."""
         federation = self._federation
-        # New ones: where weights were huge once, others are measured finely again.
+        # New grids: after huge weights, others are measured finely again.
         self._grids = federation.grid_maker.grids(federation.problem, federation.bounds)
         margins = yield from self._margins()
         touching, losses = yield from self._touch(margins)
@@ -163,7 +163,7 @@ class Evaluation:
         duals = federation.running_sample_sum()
         for client, reply in replies.items():
             if reply.duals is None:
-                raise BadReplyError("touch", client, "it kept its duals")
+                raise BadReplyError("touch", client, "it withheld its duals")
             duals.add(client, reply.duals, None)
         parts = yield from federation.gather(
             "touch forwarded",
@@ -195,7 +195,7 @@ class WeightHolder(Protocol):
     weights: FloatArray
 
     def weights_of(self, sums: Sums) -> FloatArray:
-        """Return the weights that a sum over holders stands for."""
+        """Return the weights that a sum over holders represents."""
         ...
 
     def bound_duals(self, margins: FloatArray) -> FloatArray:
@@ -203,7 +203,7 @@ class WeightHolder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EvaluatedState:
     """What a checkpoint keeps of a client's side: weights by measurement."""
 
@@ -216,7 +216,7 @@ class Evaluated:
     def __init__(self, party: Party, holder: WeightHolder) -> None:
         self._party, self._holder = party, holder
         self._weights = holder.weights
-        # The last measurement may not have been finished by everybody.
+        # Some clients may not have finished the last measurement.
         self._measured: dict[int, FloatArray] = {}
 
     @property
@@ -321,7 +321,7 @@ def loss_totals(
     margins : array (samples counted, n_outputs)
     duals : array (samples held, n_outputs)
     step : float
-        The width of the grid that the margins' sum stands on.
+        The width of the grid of the margins' sum.
     """
     loss, counted = party.problem.loss, party.block.counts_sample
     labels = party.labels[counted]

@@ -1,19 +1,35 @@
-"""The weights that all holders of a feature release, and who differs.
+"""Compares the weights that all holders of a feature release.
 
 Holders of a feature have its weight to the last bit, so a client that releases another
-one is noticed wherever somebody else holds the feature too.
+one is noticed if somebody else also holds the feature.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.federation.messages import Released
 from hyfdca.holdings.axis import Axis
-from hyfdca.protocol.server_session import BadReplyError
+from hyfdca.protocol.codec import unpack_reals
+from hyfdca.protocol.server_session import BadReplyError, reply_of
+
+
+def unpacked_weights(
+    features: Axis, replies: Mapping[int, Released], n_outputs: int
+) -> dict[int, FloatArray]:
+    """Return the weights that each client releases, (features held, n_outputs)."""
+    released = {}
+    for client, reply in replies.items():
+        shape = (len(features.items[client]), n_outputs)
+        with reply_of(client):
+            flat = unpack_reals(reply.weights, math.prod(shape))
+            released[client] = flat.reshape(shape)
+    return released
 
 
 def agreed_weights(features: Axis, released: Mapping[int, FloatArray]) -> FloatArray:
@@ -58,7 +74,7 @@ def _reason(suspects: list[int]) -> str:
 def _suspects(
     features: Axis, released: Mapping[int, FloatArray], disputed: IntArray
 ) -> list[int]:
-    """Return who is outvoted somewhere, else who is in every dispute, else all."""
+    """Return who was outvoted, else who is in every dispute, else everybody."""
     outvoted: set[int] = set()
     disputes: list[set[int]] = []
     for feature in disputed.tolist():

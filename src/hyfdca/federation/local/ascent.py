@@ -26,7 +26,7 @@ def ascend(
     Parameters
     ----------
     squared_norms : array (samples held, 1), optional
-        Instead of ||x_i||².
+        A replacement for ||x_i||².
     """
     problem, shape = party.problem, duals.shape
     norms = party.squared_norms if squared_norms is None else squared_norms

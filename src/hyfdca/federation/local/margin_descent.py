@@ -1,7 +1,7 @@
 """Gradient steps on the exact margins of a batch, as TDCD and FedBCD take them.
 
 Margins are summed over holders once per round. During a client's local steps its own
-part of them is fresh, the others' part stays as it was.
+part of them is fresh, and the others' part is fixed.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Batch:
         return len(layout.samples.items[client]) if rows is None else len(rows)
 
     def shown(self, is_complete: bool) -> Callable[[int], IntArray | None]:
-        """Return the rows whose margins clients send first: all, if some stay away.
+        """Return the rows whose margins clients send first: all, if some are absent.
 
-        Those of a client that is absent later would else be as old as the last batch
-        with these rows, or missing.
+        Otherwise, margins of a client that is absent later would be as old as the last
+        batch with these rows, or missing.
         """
         return self.positions if is_complete else lambda _: None
 
@@ -104,7 +104,7 @@ class LocalSteps:
     Parameters
     ----------
     scale : array or float
-        What the sum over a client's rows of the batch is multiplied by, by feature.
+        The factor, by feature, of the sum over a client's rows of the batch.
     proximal : float
         Pulls the weights towards those at the start of the round.
     """
@@ -117,7 +117,7 @@ class LocalSteps:
     def from_margins(
         self, party: Party, rows: Rows, margins: FloatArray, weights: FloatArray
     ) -> FloatArray:
-        """Return the weights after steps with the client's own margins fresh."""
+        """Return the weights after steps that refresh the client's own margins."""
         others, labels = margins - party.products(rows, weights), party.labels[rows]
         start, loss = weights, party.problem.loss
         for step in range(self.n_steps):
@@ -130,7 +130,7 @@ class LocalSteps:
     def from_slopes(
         self, party: Party, rows: Rows, slopes: FloatArray, weights: FloatArray
     ) -> FloatArray:
-        """Return the weights after steps with the slopes left as they are."""
+        """Return the weights after steps that keep the slopes fixed."""
         gradient, start = self._gradient(party, rows, slopes), weights
         for _ in range(self.n_steps):
             weights = self._stepped(party, weights, gradient, start)
@@ -151,7 +151,7 @@ class LocalSteps:
         return weights - self.rate * (decay + gradient + pull)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MarginClientState:
     """What a checkpoint keeps of a client's side."""
 

@@ -130,7 +130,7 @@ class SgdServer(PrimalServer):
     settings: SgdSettings
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Have those participants train that have labels and rows."""
+        """Let the participants that have labels and rows train."""
         self.round_number += 1
         layout = self.federation.layout
         rows = layout.samples.items

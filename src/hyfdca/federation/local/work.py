@@ -1,4 +1,4 @@
-"""How much a client does per round: the paper's H, in its three ways of saying it."""
+"""The number of local steps per round: the paper's H, specified in three ways."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e100)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e100)]
 
-# What else to do about methods that cannot reach the optimum of every partition
+# Advice about methods that cannot reach the optimum of every partition
 BIASED = (
     "; where a row's columns are at several clients this algorithm is biased, and "
     "algorithm='bundle' is not"
@@ -54,7 +54,7 @@ def local_steps(settings: SaysLocalWork, layout: Layout, client: int) -> int:
 
 
 def own_steps(settings: SaysLocalWork, party: Party) -> int:
-    """Return H, as a client finds it by itself."""
+    """Return H, as a client computes it by itself."""
     return steps_of(settings, party.n_held, party.problem.n_samples, party.n_clients)
 
 
@@ -102,7 +102,7 @@ class LocalWork(Algorithm):
     local_steps: AtLeastOne | None = None
 
     def check_steps(self, n_steps: int, party: Party) -> None:
-        """Refuse more steps than these settings can mean in any consortium."""
+        """Refuse more steps than these settings can give in any consortium."""
         per_client = self.local_fraction * party.n_held
         most = per_client if self.iic is None else self.iic * party.problem.n_samples
         if n_steps > max(self.local_steps or 0, math.ceil(most)):

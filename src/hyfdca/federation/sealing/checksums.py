@@ -1,12 +1,12 @@
-"""Checksums of totals, by which their opener notices that it is handed something else.
+"""Checksums of totals, which show their opener that it was handed something else.
 
 The checksum of a row of numbers m is Σ r_j m_j modulo 2^64 with secret random words r
 that all clients of the study have, so that sums of checksums are those of sums. It is
 sealed as one number more. What was not sealed as totals of this kind and width
 opens to noise, of which one in 2^64 has the right checksum.
 
-It is no proof that the server changed nothing: it keeps clients from reporting noise,
-or somebody's numbers that never were totals.
+This does not prove that the server changed nothing: it keeps clients from reporting
+noise, or numbers that never were totals.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def without_checksums(rows: IntArray, key: bytes, kind: str) -> IntArray:
 def _checked(rows: IntArray, factors: NDArray[np.uint64]) -> IntArray:
     numbers, found = rows[:, :-1], rows[:, -1]
     if np.any(_checksums(numbers, factors) != found):
-        raise ValueError("it is no sum of totals of this kind")
+        raise ValueError("it is not a sum of totals of this kind")
     return numbers
 
 

@@ -32,6 +32,8 @@ from hyfdca.federation.sealing.kinds import (
     TotalsKind,
     VectorKind,
 )
+from hyfdca.federation.sealing.unopened import UnopenedError
+from hyfdca.federation.sealing.vector_checks import CheckedRows, CheckedVectors
 from hyfdca.federation.sealing.vouching import combinations
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.protocol.codec import (
@@ -54,12 +56,10 @@ from hyfdca.protocol.messages import (
 
 Rows = IntArray | slice  # numbers of rows, or all of them
 
-# Called with what a client opens or seals: which of the two, the axis, the reals.
+# Called for what a client opens or seals, with which of the two, the axis, the reals.
 Listener = Callable[[Literal["opened", "sealed"], Axis, FloatArray], None]
 
 MOST_GROUPS = 2**31
-UNOPENED = "a sum does not open"  # starts the reason: a part of it is wrong
-_BEYOND = "a number is beyond the range of sums: a part is wrong"
 _ONE_ITEM = Arrangement.together(1)
 TAGS = VectorKind("totals", "tags")
 
@@ -67,7 +67,7 @@ TAGS = VectorKind("totals", "tags")
 class Sealing:
     """Seals and opens a client's vectors with the schemes that the server picked.
 
-    No checkpoint keeps any of it: sealers are made again, so that no pad is used twice.
+    No checkpoint keeps any of it: sealers are recreated, so that no pad is used twice.
 
     Parameters
     ----------
@@ -93,6 +93,7 @@ class Sealing:
         self._features = Arrangement.together(n_features)
         self._by_kind = KindSealers(sealers, opener)
         self.listener: Listener | None = None
+        self.most_sealed = 0  # numbers of the largest totals that were sealed
 
     def arrange(self, notice: Arrangements) -> None:
         """Take the schemes, if the study allows them, and the groups of the items."""
@@ -118,14 +119,14 @@ class Sealing:
         opener: int | None = None,
         witness: int | None = None,
     ) -> Sealer:
-        """Return what seals and opens a kind of vector.
+        """Return the sealer of a kind of vector.
 
         Parameters
         ----------
         opener : int, optional
             The client that opens totals; by default this one.
         witness : int, optional
-            Who vouches for what it opens.
+            The client that vouches for what the opener reports.
         """
         rank = self._by_kind.sealers.secrets.rank if opener is None else opener
         try:
@@ -143,7 +144,7 @@ class Sealing:
         items: IntArray | None = None,
     ) -> Sealed:
         """Put values on a grid and seal them; raises ``GridOverflowError``."""
-        sealer = self.sealer(kind)
+        sealer = _on_grid(self.sealer(kind), grid.fraction_bits)
         numbers = Grid(grid.fraction_bits, grid.limit_bits).encode(values, rounding)
         if self.listener:
             self._report_sealed(kind.axis, numbers, grid)
@@ -154,15 +155,16 @@ class Sealing:
         return Sealed(grid.fraction_bits, payload)
 
     def resealed(self, kind: SampleKind, sums: Sums, rows: Rows) -> Sums:
-        """Return sums by sample sealed again, number by number the same."""
+        """Return sums by sample resealed, with the same numbers."""
         sealer, items = self.sealer(VectorKind("samples", kind)), _items(rows)
+        self.note_opening()
         try:
             numbers = [
                 sealer.open(vector.payload, self._width, self._samples, items)
                 for vector in sums
             ]
         except ValueError as error:
-            raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
+            raise UnopenedError from error
         return [
             Sealed(v.fraction_bits, sealer.seal(again, self._samples, items))
             for v, again in zip(sums, numbers, strict=True)
@@ -177,7 +179,7 @@ class Sealing:
         return Grid(grid.fraction_bits, grid.limit_bits).encode(values, rounding)
 
     def on_grid(self, values: FloatArray, grid: GridSpec) -> FloatArray:
-        """Return values rounded towards zero as they would arrive from elsewhere."""
+        """Return values rounded towards zero, as if another client had sent them."""
         return decode(self.encoded(values, grid, "to zero"), grid.fraction_bits)
 
     # By sample
@@ -234,7 +236,7 @@ class Sealing:
     def sealed_apart(
         self, kind: SampleKind, numbers: IntArray, grid: GridSpec, rows: IntArray
     ) -> Sealed:
-        """Return numbers of some samples, such as a bucket, as a vector of its own."""
+        """Return numbers of some samples, such as a bucket, as a separate vector."""
         apart = self._samples.restricted(rows)
         self._report_sealed("samples", numbers, grid)
         return _seal(self.sealer(VectorKind("samples", kind)), numbers, grid, apart)
@@ -256,7 +258,7 @@ class Sealing:
     def opened_apart(
         self, kind: SampleKind, sums: Sums, rows: IntArray, width: int | None = None
     ) -> FloatArray:
-        """Return the reals of a sum over some samples that is a vector of its own."""
+        """Return the reals of a sum over some samples that is a separate vector."""
         apart = self._samples.restricted(rows)
         width = width or self._width
         return self._opened(VectorKind("samples", kind), sums, width, apart)
@@ -359,12 +361,13 @@ class Sealing:
             vouching = self.sealer(TAGS, spec.witness)
             own = combinations(pads, rows.groups, spec.seed)
             tags = vouching.seal(own, _ONE_ITEM)
+        self.most_sealed = max(self.most_sealed, numbers.size)
         return SealedTotals(grid.fraction_bits, payload, tags)
 
     def opened_totals(
         self, kind: TotalsKind, sums: Sums, shape: tuple[int, int]
     ) -> FloatArray:
-        """Return the reals of totals whose rows were summed apart."""
+        """Return the reals of totals whose rows were summed separately."""
         _check_totals(sums, shape)
         rows = _rows_apart(shape[0])
         return self._opened(VectorKind("totals", kind), sums, shape[1], rows)
@@ -375,7 +378,7 @@ class Sealing:
         shapes: Sequence[tuple[int, int]],
         witness: int | None,
     ) -> list[IntArray]:
-        """Return the numbers of several totals, on each grid that they stand on."""
+        """Return the numbers of several totals, on each of their grids."""
         sealer = self.sealer(VectorKind("totals", "totals"), None, witness)
         sum_bits = self._by_kind.sealers.encryption.sum_bits
         for sums, shape in zip(totals, shapes, strict=True):
@@ -385,15 +388,8 @@ class Sealing:
             for sums, (n_rows, width) in zip(totals, shapes, strict=True)
             for vector in sums
         ]
-        limit, opened = 1 << sum_bits, []
-        try:
-            for vector in vectors:
-                numbers = sealer.open(*vector)
-                if numbers.max(initial=0) > limit or numbers.min(initial=0) < -limit:
-                    raise ValueError(_BEYOND)
-                opened.append(numbers)
-        except ValueError as error:
-            raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
+        self.note_opening()
+        opened = [open_numbers(sealer, sum_bits, *vector) for vector in vectors]
         if self.listener:
             left = iter(opened)
             for sums in filter(None, totals):
@@ -413,10 +409,16 @@ class Sealing:
     ) -> FloatArray:
         sum_bits = self._by_kind.sealers.encryption.sum_bits
         sealer = self.sealer(kind)
+        self.note_opening()
         values = open_sum(sums, width, sealer, arrangement, items, sum_bits)
         if self.listener:
             self.listener("opened", kind.axis, values)
         return values
+
+    def note_opening(self) -> None:
+        """Tell before a sum is opened: what is refused from now on may say of it."""
+        if tell := self._by_kind.sealers.tell_opening:
+            tell()
 
     def _report_sealed(self, axis: Axis, numbers: IntArray, grid: GridSpec) -> None:
         if self.listener:
@@ -426,10 +428,10 @@ class Sealing:
 def _check_totals(sums: Sums, shape: tuple[int, int]) -> None:
     """Refuse a shape that totals cannot have.
 
-    Sealing makes nothing smaller: only a sum of nobody is shorter than this.
+    Sealing makes nothing smaller: only a sum without senders is shorter than this.
     """
     if sum(len(vector.payload) for vector in sums) < 8 * shape[0] * shape[1]:
-        raise RemoteProtocolError("totals have a shape that is not theirs")
+        raise RemoteProtocolError("totals have the wrong shape")
 
 
 def _rows_apart(n_rows: int) -> Arrangement:
@@ -444,11 +446,19 @@ def _seal(
     items: IntArray | None = None,
     rest: IntArray | None = None,
 ) -> Sealed:
+    sealer = _on_grid(sealer, grid.fraction_bits)
     try:
         payload = sealer.seal(numbers, arrangement, items, rest)
     except ValueError as error:
         raise _too_fine(error) from None
     return Sealed(grid.fraction_bits, payload)
+
+
+def _on_grid(sealer: Sealer, fraction_bits: int) -> Sealer:
+    """Return what seals and opens vectors on a grid: checks depend on it."""
+    if isinstance(sealer, CheckedVectors | CheckedRows):
+        return sealer.on_grid(fraction_bits)
+    return sealer
 
 
 def _too_fine(error: ValueError) -> RemoteProtocolError:
@@ -487,16 +497,31 @@ def open_sum(
     """
     if not sums:
         return np.zeros((len(arrangement.groups if items is None else items), width))
-    limit, parts = 1 << sum_bits, []
-    try:
-        for vector in sums:
-            numbers = sealer.open(vector.payload, width, arrangement, items)
-            if numbers.max(initial=0) > limit or numbers.min(initial=0) < -limit:
-                raise ValueError(_BEYOND)
-            parts.append(decode(numbers, vector.fraction_bits))
-    except ValueError as error:
-        raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
+    parts = []
+    for vector in sums:
+        own = _on_grid(sealer, vector.fraction_bits)
+        numbers = open_numbers(own, sum_bits, vector.payload, width, arrangement, items)
+        parts.append(decode(numbers, vector.fraction_bits))
     return reduce(np.add, parts)
+
+
+def open_numbers(
+    sealer: Sealer,
+    sum_bits: int,
+    payload: memoryview,
+    width: int,
+    arrangement: Arrangement,
+    items: IntArray | None = None,
+) -> IntArray:
+    """Return the numbers of one vector of a sum; refuse those beyond its range."""
+    limit = 1 << sum_bits
+    try:
+        numbers = sealer.open(payload, width, arrangement, items)
+        if numbers.max(initial=0) > limit or numbers.min(initial=0) < -limit:
+            raise ValueError("a number is beyond the range of sums")
+    except ValueError as error:
+        raise UnopenedError from error
+    return numbers
 
 
 def or_too_large(make: Callable[[], Message]) -> Message:
@@ -515,7 +540,7 @@ def read_sum(sums: Sums, shape: tuple[int, int]) -> FloatArray:
             for vector in sums
         ]
     except ValueError as error:
-        raise RemoteProtocolError(f"a sum does not read: {error}") from None
+        raise RemoteProtocolError(f"a sum cannot be read: {error}") from None
     return reduce(np.add, parts) if parts else np.zeros(shape)
 
 

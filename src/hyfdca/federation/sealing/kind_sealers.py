@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from hyfdca.crypto.keys.set_secrets import Members
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.base import Sealer
+from hyfdca.crypto.schemes.base import JoiningSealer, Sealer
 from hyfdca.crypto.schemes.plain import PlainSealer
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.crypto.schemes.stream import StreamSealer
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.sealing.checksums import CheckedSealer
 from hyfdca.federation.sealing.kinds import Axis, VectorKind
-from hyfdca.federation.sealing.vector_keys import OwnerKeys, SenderKeys, sender_name
+from hyfdca.federation.sealing.vector_checks import CheckedRows, CheckedVectors, Checks
+from hyfdca.federation.sealing.vector_keys import (
+    OwnerKeys,
+    SenderKeys,
+    check_key,
+    sender_name,
+)
 
 _TOTALS: tuple[Axis, ...] = ("totals", "buckets")
 
 
-# A kind of vector, who opens it, and who vouches for what is opened
+# A kind of vector, its opener, and its witness
 Key = tuple[VectorKind, int, int | None]
 
 
@@ -36,11 +43,11 @@ class KindSealers(dict[Key, Sealer]):
     def __init__(self, sealers: Sealers, opener: int | None = None) -> None:
         super().__init__()
         self.sealers, self.opener = sealers, opener
-        # By axis, once the server has said how vectors are arranged: the schemes, and
+        # By axis, once the server has arranged vectors: the schemes, and
         # the holders of each of the client's owner groups
         self._schemes: Mapping[Axis, str] = {}
         self._owners: Mapping[Axis, Mapping[int, Members]] = {}
-        # Who opens totals of weights and targets; of others, the request names one
+        # The openers of totals of weights and targets; requests name one for others
         self._totals_owners: Members | None = None
 
     def __missing__(self, key: Key) -> Sealer:
@@ -55,7 +62,7 @@ class KindSealers(dict[Key, Sealer]):
         features: Arrangement,
         plain: tuple[Axis, ...],
     ) -> KindSealers:
-        """Return sealers as the server says, if the study allows these schemes.
+        """Return sealers as the server arranged, if the study allows these schemes.
 
         Raises
         ------
@@ -96,12 +103,30 @@ class KindSealers(dict[Key, Sealer]):
         scheme = self._schemes[kind.axis]
         if scheme == "none":
             return PlainSealer()
-        if self.opener is not None:
-            return self._by_sender(kind, _pairs_with(self.opener))
-        if kind.axis in _TOTALS:
+        if kind.axis in _TOTALS and self.opener is None:
             return self._totals(VectorKind("totals", kind.name), opener, witness)
-        keys = OwnerKeys(kind, self._owners[kind.axis], self.sealers.secrets)
-        return self.sealers.named(scheme, keys)
+        if self.opener is not None:
+            sealer: JoiningSealer = self._by_sender(kind, _pairs_with(self.opener))
+        else:
+            keys = OwnerKeys(kind, self._owners[kind.axis], self.sealers.secrets)
+            sealer = self.sealers.named(scheme, keys)
+        checks = Checks(partial(self._check_secret, kind))
+        if kind.is_checked:
+            return CheckedVectors(sealer, checks)
+        return CheckedRows(sealer, checks) if kind.has_checked_rows else sealer
+
+    def _check_secret(self, kind: VectorKind, group: int) -> bytes:
+        """Return the secret of an owner group's check rows, the same for all senders.
+
+        What one client opens is sealed by each sender with another key, so that its
+        check rows have a secret of all clients.
+        """
+        if self.opener is not None:
+            return check_key(kind, self.sealers.check_key, group, self.opener)
+        owners = self._owners[kind.axis]
+        if group not in owners:
+            raise ValueError("the holders of a group are not known")
+        return check_key(kind, self.sealers.secrets.of(owners[group]), group)
 
     def _totals(self, kind: VectorKind, opener: int, witness: int | None) -> Sealer:
         """Return a sealer of totals: for one client to open, or for several."""
@@ -127,7 +152,7 @@ class KindSealers(dict[Key, Sealer]):
 def _pairs_with(opener: int, witness: int | None = None) -> Callable[[int], Members]:
     """Return the set of a sender and the client that opens what it sends.
 
-    What the opener itself sends, it shares with its witness.
+    The opener shares what it sends itself with its witness.
     """
 
     def members(sender: int) -> Members:

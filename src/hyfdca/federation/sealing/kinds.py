@@ -1,4 +1,4 @@
-"""What a sealed vector is: stated by the client that seals it and the one that opens.
+"""The kind of a sealed vector, stated by the client that seals it and its opener.
 
 A kind names a sum over holders, not a message: the shares that clients send up and the
 weights that they open are of one kind. Keys are derived for each kind, so a vector that
@@ -15,6 +15,9 @@ SampleKind = Literal[
     "direction margins",
     "probe margins",
     "duals",
+    # Of methods that draw samples: the server replaces and takes single rows
+    "drawn margins",
+    "drawn duals",
     "dual changes",
     "labels",
     "sample weights",
@@ -41,7 +44,23 @@ Axis = Literal["samples", "features", "totals", "buckets"]
 
 
 class VectorKind(NamedTuple):
-    """What a sealed vector is by, and what it is."""
+    """The axis of a sealed vector, and its kind."""
 
     axis: Axis
     name: SampleKind | FeatureKind | TotalsKind
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether its vectors have check rows: those whose owner groups stay whole."""
+        is_by_item = self.axis in ("samples", "features")
+        return is_by_item and self.name not in _DRAWN | _GIVEN
+
+    @property
+    def has_checked_rows(self) -> bool:
+        """Whether each row has a check of its own: it may be handed on alone."""
+        return self.name in _GIVEN
+
+
+# Kinds of which the server takes or replaces some rows of an owner group.
+_DRAWN = frozenset({"drawn margins", "drawn duals", "dual changes"})
+_GIVEN = frozenset({"labels", "sample weights"})

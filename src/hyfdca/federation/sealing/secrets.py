@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from secrets import token_bytes
@@ -33,7 +33,7 @@ def workforce(encryption: Encryption) -> Workforce | None:
     """Return processes that encrypt, for schemes that are worth it."""
     if encryption.scheme != "bfv":
         return None
-    # Here, since SEAL is not there for every system.
+    # Imported here, since SEAL does not exist for every system.
     from hyfdca.runtime.bfv_pool import Workforce as Processes  # noqa: PLC0415
 
     return Processes(n_cores())
@@ -41,12 +41,19 @@ def workforce(encryption: Encryption) -> Workforce | None:
 
 @dataclass(frozen=True, repr=False)
 class ClientSecrecy:
-    """What seals and opens at a client."""
+    """What seals and opens at a client.
+
+    Parameters
+    ----------
+    tell_opening : callable, optional
+        Called before a sum is opened.
+    """
 
     encryption: Encryption
     keys: StudyKeys
     secrets: SetSecrets
     hire: Workforce | None = None
+    tell_opening: Callable[[], None] | None = None
 
     def sealers(self) -> Sealers:
         """Return the client's schemes."""
@@ -56,6 +63,7 @@ class ClientSecrecy:
             self.secrets,
             self.keys.derive("checksums of totals"),
             self.hire,
+            self.tell_opening,
         )
 
     def alignment_keys(self, purpose: str = "alignment") -> AlignmentKeys:
@@ -72,9 +80,9 @@ class Secrecy:
     keys : sequence of StudyKeys
         Each client's own copy, by rank.
     public : mapping of str to bytes
-        All that the server knows of the keys, by scheme.
+        All that the server knows about the keys, by scheme.
     group_secret : bytes
-        The server's own; see ``Adders``.
+        The server's secret; see ``Adders``.
     """
 
     encryption: Encryption
@@ -84,7 +92,7 @@ class Secrecy:
     _seed: bytes = field(default_factory=lambda: token_bytes(SECRET_BYTES))
 
     def of_client(self, client: int) -> ClientSecrecy:
-        """Return what a client has."""
+        """Return a client's share of the keys."""
         own = LocalSecrets(self._seed, client, len(self.keys))
         return ClientSecrecy(self.encryption, self.keys[client], own, self._hire)
 
@@ -98,7 +106,7 @@ class Secrecy:
 
     @cached_property
     def _hire(self) -> Workforce | None:
-        """Who works for all clients of this process."""
+        """The processes that work for all clients of this process."""
         return workforce(self.encryption)
 
 

@@ -42,12 +42,12 @@ class OwnerKeys:
 
 @dataclass(frozen=True, repr=False)
 class SenderKeys:
-    """Keys of which each sender has its own, with those who open what it sends.
+    """Keys that each sender shares only with those who open its vectors.
 
     Parameters
     ----------
     members : callable
-        Returns who has the key of a sender.
+        Returns the clients that have the key of a sender.
     """
 
     kind: VectorKind
@@ -56,17 +56,32 @@ class SenderKeys:
     by_group = False
 
     def of(self, group: int, sealer: bytes = b"") -> bytes:
-        """Return the key of a sender, whatever the group."""
+        """Return the key of a sender, the same for all groups."""
         del group
         members = self.members(_RANK.unpack_from(sealer)[0])
         return vector_key(self.kind, self.secrets.of(members))
 
 
 def sender_name(rank: int) -> bytes:
-    """Return what the identity of a sender's sealer begins with."""
+    """Return the prefix of the identity of a sender's sealer."""
     return _RANK.pack(rank)
 
 
 def vector_key(kind: VectorKind, secret: bytes) -> bytes:
     """Return the key of a kind of vector among the members of a set."""
     return derived(secret, b"vectors", kind.axis.encode(), kind.name.encode())
+
+
+def check_key(
+    kind: VectorKind, secret: bytes, group: int, opener: int | None = None
+) -> bytes:
+    """Return the key of the check rows of an owner group's vectors.
+
+    Parameters
+    ----------
+    opener : int, optional
+        The one client that opens them; by default all members of the set do.
+    """
+    of = b"" if opener is None else sender_name(opener)
+    name = (kind.axis.encode(), kind.name.encode(), b"%d" % group)
+    return derived(secret, b"checks of vectors", *name, of)

@@ -1,4 +1,4 @@
-"""How an opener of totals is checked by a second client, for a few bytes per vector.
+"""Checks an opener of totals by a second client, for a few bytes per vector.
 
 A sealed number is m + pad modulo 2^64 (``crypto/schemes/stream.py``). So the server,
 which has the sum S of sealed numbers, and the opener, which reports M, state together

@@ -1,9 +1,12 @@
 """A client that vouches for the opener of totals (``vouching.py``).
 
 Combinations of one vector's pads with several seeds would give its numbers away. Every
-sealed vector has a nonce of its own, so a witness remembers how it combined the pads of
+sealed vector has its own nonce, so a witness remembers how it combined the pads of
 each, and refuses to do it otherwise. The same may be asked again, after a failure.
 Nothing of this is stored: a witness that restarts begins with what comes then.
+
+A request of few bytes can name any number of pads. So a witness computes no more of
+them than it has sealed totals itself, apart from a few.
 """
 
 from __future__ import annotations
@@ -19,14 +22,18 @@ from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.stream_sums import IDENTITY_BYTES, NONCE_BYTES
 from hyfdca.federation import messages as m
 from hyfdca.federation.sealing.checksums import CheckedSealer
-from hyfdca.federation.sealing.client_sealing import TAGS, UNOPENED, Sealing
+from hyfdca.federation.sealing.client_sealing import TAGS, Sealing
 from hyfdca.federation.sealing.kinds import VectorKind
+from hyfdca.federation.sealing.unopened import UnopenedError
 from hyfdca.federation.sealing.vector_keys import sender_name
 from hyfdca.federation.sealing.vouching import N_TAGS, SEED_BYTES, combinations
 from hyfdca.protocol.codec import RemoteProtocolError, pack_numbers, unpack_indices
 from hyfdca.protocol.messages import Sums
 
 _MOST_VECTORS = 4096
+# A witness without labels seals none of the offsets, but their Gram entries, which are
+# at least as many.
+_MOST_PER_SEALED = 2
 _NOTHING = np.empty((1, 0), np.int64)
 
 
@@ -63,29 +70,39 @@ def _parsed(nonce: bytes) -> tuple[bytes, int]:
 
 
 class Witness:
-    """Adds up what is known of the pads of totals."""
+    """Adds up what is known about the pads of totals."""
 
     def __init__(self, sealing: Sealing, rank: int) -> None:
         self._sealing, self._rank = sealing, rank
         self._known = KnownVectors()
 
-    def vouch(self, request: m.OpenRequest) -> m.Vouched:
-        """Return the combinations of the pads of all totals."""
+    def vouch(self, request: m.OpenRequest, n_free: int) -> m.Vouched:
+        """Return the combinations of the pads of all totals.
+
+        Parameters
+        ----------
+        n_free : int
+            How many pads it computes without having sealed any totals.
+        """
         counts = {len(request.tags), len(request.nonces), len(request.rows)}
         if counts != {len(request.shapes)} or request.totals:
             raise RemoteProtocolError("totals and their tags do not match")
         if len(request.seed) != SEED_BYTES or request.opener == self._rank:
-            raise RemoteProtocolError("a witness vouches for somebody else")
+            raise RemoteProtocolError("a witness vouches only for another client")
+        n_pads = sum(n_rows * width for n_rows, width in request.shapes)
+        if n_pads > n_free + _MOST_PER_SEALED * self._sealing.most_sealed:
+            raise RemoteProtocolError("a witness has sealed fewer totals than these")
         ways = _ways(request)
         self._known.check(ways)
         each = zip(request.nonces, request.rows, request.shapes, strict=True)
+        self._sealing.note_opening()
         try:
             found = [
                 self._tags(tags) + self._of_opener(request, *own)
                 for tags, own in zip(request.tags, each, strict=True)
             ]
         except ValueError as error:
-            raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
+            raise UnopenedError from error
         self._known.note(ways)
         return m.Vouched(pack_numbers(np.concatenate([_NOTHING, *found], axis=1)[0]))
 

@@ -24,7 +24,7 @@ from hyfdca.flare.predictions.inputs import KEPT, OwnSide, own_side
 from hyfdca.flare.predictions.serving import Tell
 from hyfdca.kits.kit import ClientKit, Kit, read_client_kit
 from hyfdca.prediction.client import PredictionClient, SplitScores
-from hyfdca.prediction.complete_rows import check_labels
+from hyfdca.prediction.label_scores import check_labels
 from hyfdca.prediction.split_rows import (
     SplitPredictions,
     check_permission,
@@ -34,13 +34,13 @@ from hyfdca.prediction.split_rows import (
 STUDY = "hyfdca.flare.predictions.asking"
 
 _SCORES = "scores"
-_PATIENCE = 60.0  # seconds: a server that is restarted may need us for another asker
+_PATIENCE = 60.0  # seconds: a restarted server may need us for another asker
 
 _log = logging.getLogger(__name__)
 
 
 def _answered_since(kit: Kit) -> float | None:
-    """Return when the server answered, as an earlier answer is forgotten first."""
+    """Return when the server answered; an earlier answer is forgotten first."""
     try:
         return (kit.state / KEPT / _SCORES).stat().st_mtime
     except FileNotFoundError:
@@ -59,6 +59,9 @@ class AskedOutcome(msgspec.Struct, frozen=True):
     n_outputs: int = 1
     margins: bytes = b""
     n_absent: bytes = b""
+
+    def __repr__(self) -> str:
+        return "AskedOutcome(scores)"
 
 
 _decoder = msgspec.msgpack.Decoder(AskedOutcome)
@@ -140,7 +143,7 @@ def _ask(folder: Path, data: Path, tell: Tell) -> tuple[OwnSide, SplitPrediction
     try:
         return side, predictions_of(side.model, side.table, scores)
     except StudyError:
-        side.kept.remove(_SCORES)  # other scores may do
+        side.kept.remove(_SCORES)  # other scores may be possible
         raise
 
 
@@ -168,7 +171,7 @@ def _new_scores(folder: Path, data: Path, side: OwnSide, tell: Tell) -> SplitSco
         with plain_errors(folder):
             run_client(folder, data, tell, STUDY, prepare, LEAVE)
     except StudyError as error:
-        failure = error  # perhaps of a later request, after our own was answered
+        failure = error  # perhaps of a later request, after ours was answered
     outcome = _read(side) if has_begun else None
     if outcome is None:
         raise failure or StudyError(

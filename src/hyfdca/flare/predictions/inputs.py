@@ -9,6 +9,7 @@ from pathlib import Path
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
+from hyfdca.files import open_regular
 from hyfdca.kits.key_files import read_identity
 from hyfdca.kits.kit import KEYS, OUT, STUDY, Kit
 from hyfdca.model.model import Model
@@ -50,7 +51,8 @@ def read_plan(kit: Kit) -> tuple[StudyFile, bytes, Plan]:
     """
     path = kit.folder / STUDY
     try:
-        content = path.read_bytes()
+        with open_regular(path) as opened:
+            content = opened.read()
     except OSError:
         raise StudyError(
             f"Cannot read the study file {path}; install the kit again."

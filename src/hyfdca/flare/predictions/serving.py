@@ -2,9 +2,9 @@
 
 This covers both what runs in their jobs and the commands that start these jobs.
 
-One job serves everybody who asks, then ends. Only a job whose processes died is run
-again, because every holder counts each attempt as if scores had been given. Then those
-who have their scores do not ask again.
+One job serves everybody who asks, and then ends. Only a job whose processes died is run
+again, because every holder counts each attempt as if scores had been given. In that
+case, organisations that have their scores do not ask again.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def run_prediction_server(folder: Path, tell: Tell) -> None:
 
     try:
         run_server(folder, tell, Terms(STUDY), forget)
-    finally:  # what was answered stands, whatever failed later
+    finally:  # answers remain valid even if something failed later
         for served in _read_answers(file) if is_ours else ():
             tell(
                 served.refusal

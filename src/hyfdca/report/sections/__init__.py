@@ -54,7 +54,7 @@ def note(text: str) -> Html:
 
 
 def warning(*content: str) -> Html:
-    """Return what must not be overlooked."""
+    """Return a warning."""
     return element("div", *content, class_="warning")
 
 

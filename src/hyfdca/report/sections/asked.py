@@ -14,13 +14,14 @@ from hyfdca.report.card import Card
 from hyfdca.report.numbers import ABSENT
 from hyfdca.report.sections import UNKNOWN, Section, facts, note
 from hyfdca.study.about import About
-from hyfdca.study.file import Study
+from hyfdca.study.file import Evaluation, Study
+from hyfdca.study.tuning import Change
 
 _MOST_TEXT = 300  # characters of a setting
 
 
 def asked(card: Card) -> Section:
-    """Return what identifies the study, and what its file asks for."""
+    """Return what identifies the study, and its settings."""
     return Section(
         "asked",
         "What was asked, and by whom",
@@ -52,8 +53,8 @@ def _content(card: Card) -> Iterator[Html]:
         rows = [(own.name, own.key or ABSENT) for own in about.organisations]
         columns = ("organisation", "fingerprint of its public key")
         yield as_html(Table("", columns, tuple(rows), n_words=2))
-    if rows := list(_settings(about)):
-        table = Table("", ("key", "value"), tuple(rows), n_words=2)
+    if settings := tuple(_settings(about)):
+        table = Table("", ("table", "key", "value"), settings, n_words=3)
         yield folded(
             "Settings of the study file that are not the default",
             as_html(table),
@@ -62,7 +63,7 @@ def _content(card: Card) -> Iterator[Html]:
 
 
 def _run(about: About) -> Iterator[tuple[str, str]]:
-    """Yield which run of the study it is, unless it is the only one so far."""
+    """Yield the number of the run, unless it is the only one so far."""
     if about.run == 1 and not about.changes:
         return
     changes = [
@@ -86,8 +87,12 @@ def _who(about: About) -> Iterator[tuple[str, str]]:
 
 
 def _loss(card: Card) -> str:
-    parameter = card.model.loss_parameter
-    return card.model.loss + ("" if parameter is None else f", {parameter:g}")
+    model = card.model
+    if model.loss_parameter is None:
+        return model.loss
+    text = f"{model.loss}, loss_parameter {model.loss_parameter:g}"
+    own = model.loss_parameter_in_units
+    return text if own is None else f"{text} = {own:,.4g} in units of the target"
 
 
 def _intercept(card: Card) -> str:
@@ -103,10 +108,28 @@ def _encryption(card: Card) -> str | None:
     return f"{scheme} (vectors sealed with {', '.join(sorted(used))})"
 
 
-def _settings(about: About) -> Iterator[tuple[str, str]]:
-    """Yield what the study file changes, as far as this version knows defaults."""
-    defaults: dict[str, Any] = msgspec.to_builtins(Study(name=""))
-    for key, value in about.settings.items():
-        if key != "name" and value != defaults.get(key):
-            text = json.dumps(value, ensure_ascii=False)
-            yield key, text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+def _settings(about: About) -> Iterator[tuple[str, str, str]]:
+    """Yield the non-default settings, as far as this version knows the defaults."""
+    study: dict[str, Any] = msgspec.to_builtins(
+        Study(name=str(about.settings.get("name")))
+    )
+    evaluation: dict[str, Any] = msgspec.to_builtins(Evaluation())
+    of_file = {own.setting: _as_written(about, own) for own in about.changes}
+    tables: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+        ("study", {**about.settings, **of_file}, study),
+        ("algorithm", about.algorithm, {}),
+        ("evaluation", about.evaluation, evaluation),
+        ("tuning", about.tuning, {}),
+    )
+    for table, settings, defaults in tables:
+        for key, value in settings.items():
+            if key not in defaults or value != defaults[key]:
+                text = json.dumps(value, ensure_ascii=False)
+                shown = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+                yield f"[{table}]", key, shown
+
+
+def _as_written(about: About, change: Change) -> float:
+    """Return the file's own value of a changed setting; rounds are whole numbers."""
+    is_whole = isinstance(about.settings.get(change.setting), int)
+    return int(change.study_file) if is_whole else change.study_file

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from hyfdca.errors import counted
 from hyfdca.pages.elements import Html, folded
 from hyfdca.pages.tables import Table, as_html
 from hyfdca.report import figures as f
 from hyfdca.report.card import Card
-from hyfdca.report.coefficients import ONE_UNIT, Coefficient, Coefficients
+from hyfdca.report.coefficients import (
+    ONE_FOR_ZERO,
+    ONE_UNIT,
+    Coefficient,
+    Coefficients,
+)
 from hyfdca.report.numbers import ABSENT, plain, ratio
 from hyfdca.report.sections import Section, note
 
 _MOST_DRAWN = 25
 _MOST_OUTPUTS = 8  # columns of a table
+_ONE_STEP = "one step more"
 
 
 def coefficients(card: Card) -> Section:
@@ -26,7 +30,8 @@ def coefficients(card: Card) -> Section:
     if found.step:
         lead += (
             f" Features are compared by what {found.step} more does, because units "
-            "differ; levels of categories by what the level does."
+            "differ; levels of categories, and columns of 0 and 1, by what the whole "
+            "change does."
         )
     else:
         lead += " Features are compared per unit, so look at units before sizes."
@@ -39,10 +44,16 @@ def _meaning(card: Card, found: Coefficients) -> str:
             "the score" if card.model.classes else f"the predicted {found.outputs[0]}"
         )
         return f"A coefficient is what one unit more of a feature adds to {what}."
-    what = found.outputs[0] if len(found.outputs) == 1 else "each class"
+    if len(found.outputs) > 1:
+        return (
+            "An odds ratio above 1 means that more of a feature raises the class's own "
+            "score against all others, one below 1 that it lowers it. A class's "
+            "probability depends on the scores of the other classes too, and may move "
+            "the other way."
+        )
     return (
-        f"An odds ratio above 1 means that more of a feature makes {what} more likely, "
-        "one below 1 less likely."
+        f"An odds ratio above 1 means that more of a feature makes {found.outputs[0]} "
+        "more likely, one below 1 less likely."
     )
 
 
@@ -107,8 +118,8 @@ def _bars(found: Coefficients, drawn: Sequence[Coefficient]) -> Html:
 
 
 def _axis(found: Coefficients, drawn: Sequence[Coefficient]) -> str:
-    """Return the title of the axis: levels of categories have no steps."""
-    if any(own.is_level for own in drawn):
+    """Return the title of the axis: some changes have no steps."""
+    if any(own.is_whole for own in drawn):
         return "odds ratio" if found.has_odds else "coefficient"
     return _of_what(found, drawn)
 
@@ -120,6 +131,8 @@ def _of_what(found: Coefficients, drawn: Sequence[Coefficient]) -> str:
         return f"{what} of each level against the reference level"
     if any(own.is_level for own in drawn):
         of += "; of levels (name=level), against the reference level"
+    if any(own.change == ONE_FOR_ZERO for own in drawn):
+        of += "; of columns of 0 and 1, of 1 instead of 0"
     return of
 
 
@@ -132,14 +145,16 @@ def _said(found: Coefficients, own: Coefficient) -> str:
 
 def _heat(found: Coefficients, drawn: Sequence[Coefficient]) -> Html:
     most = max((abs(e) for own in drawn for e in own.effect), default=1.0) or 1.0
+    ticks = f.ratio_ticks([-most, most]) if found.has_odds else {}
     heat = {
         "type": "heatmap",
         "z": [own.effect for own in drawn],
         "zmin": -most,
         "zmax": most,
         "colorscale": [[0, f.BLUE], [0.5, "#ffffff"], [1, f.RUST]],
-        "colorbar": {"thickness": 12, "outlinewidth": 0},
-        "hovertemplate": "%{z:.3g}<extra></extra>",
+        "colorbar": {"thickness": 12, "outlinewidth": 0, **ticks},
+        "hovertemplate": "%{text}<extra></extra>",
+        "text": [[_number(found, e) for e in _effects(own)] for own in drawn],
     }
     layout = {
         "xaxis": {
@@ -152,8 +167,8 @@ def _heat(found: Coefficients, drawn: Sequence[Coefficient]) -> Html:
             "autorange": "reversed",
         },
     }
-    of = _of_what(msgspec.structs.replace(found, has_odds=False), drawn)
-    caption = f"By class, {of}: red raises the score of a class, blue lowers it."
+    of = _of_what(found, drawn)
+    caption = f"By class, {of}. Red raises the score of a class, blue lowers it."
     return f.figure("coefficients", caption, [heat], layout, _height(drawn))
 
 
@@ -168,21 +183,21 @@ def _table(found: Coefficients, shown: Sequence[Coefficient]) -> Html:
     columns = [f"{what} of a step", "a step is"] if found.step else []
     columns += [what, "its logarithm"] if found.has_odds else [what]
     said = f"A step is {found.step}." if found.step else ""
-    rows = [(own, list(_cells(found, own))) for own in shown]
+    rows = [(own.feature, own.change, *_cells(found, own)) for own in shown]
     return _by_feature(columns, rows, said)
 
 
 def _by_feature(
-    columns: Sequence[str], rows: Sequence[tuple[Coefficient, list[str]]], said: str
+    columns: Sequence[str], rows: Sequence[tuple[str, ...]], said: str
 ) -> Html:
-    """Return a table of features; it says what changes unless that is one unit."""
-    if all(own.change == ONE_UNIT for own, _ in rows):
-        said = f"Without a step: of one unit more. {said}".rstrip()
-        lines = [(own.feature, *cells) for own, cells in rows]
+    """Return a table of features; it says what changes unless that is the same."""
+    changes = {change for _, change, *_ in rows}
+    if changes in ({ONE_UNIT}, {_ONE_STEP}):
+        said = f"All effects are of {min(changes)}. {said}".rstrip()
+        lines = [(feature, *cells) for feature, _, *cells in rows]
         return as_html(Table("", ("feature", *columns), tuple(lines), said))
-    named = [(own.feature, own.change, *cells) for own, cells in rows]
     heads = ("feature", "change", *columns)
-    return as_html(Table("", heads, tuple(named), said, n_words=2))
+    return as_html(Table("", heads, tuple(rows), said, n_words=2))
 
 
 def _cells(found: Coefficients, own: Coefficient) -> Iterator[str]:
@@ -195,24 +210,36 @@ def _cells(found: Coefficients, own: Coefficient) -> Iterator[str]:
     yield plain(own.per_unit[0])
 
 
+def _effects(own: Coefficient) -> tuple[float | None, ...]:
+    """Return what features are compared by, as odds ratios if there are any."""
+    return own.ratio_per_scale or own.ratio or own.effect
+
+
 def _number(found: Coefficients, value: float | None) -> str:
     return ratio(value) if found.has_odds else plain(value)
 
 
 def _wide_table(found: Coefficients, shown: Sequence[Coefficient]) -> Html:
-    """Return one column per class: odds ratios, or coefficients without odds."""
+    """Return one column per class: odds ratios, or coefficients without odds.
+
+    They are of a step, as in the chart: by these, features are sorted.
+    """
     outputs = found.outputs[:_MOST_OUTPUTS]
-    rows = [(own, _by_output(own, len(outputs))) for own in shown]
+    columns = ["a step is"] if found.step else []
+    rows = [
+        (
+            own.feature,
+            own.change if own.step is None else _ONE_STEP,
+            *([plain(own.step)] if found.step else []),
+            *(_number(found, value) for value in _effects(own)[: len(outputs)]),
+        )
+        for own in shown
+    ]
     what = "Odds ratios" if found.has_odds else "Coefficients"
     said = f"{what}, each class against all others."
+    said += f" A step is {found.step}." if found.step else ""
     if n_more := len(found.outputs) - len(outputs):
         said += (
             f" {counted(n_more, 'more class is', 'more classes are')} in model.json."
         )
-    return _by_feature(outputs, rows, said)
-
-
-def _by_output(own: Coefficient, n_outputs: int) -> list[str]:
-    if own.ratio is not None:
-        return [ratio(value) for value in own.ratio[:n_outputs]]
-    return [plain(value) for value in own.per_unit[:n_outputs]]
+    return _by_feature([*columns, *outputs], rows, said)

@@ -1,4 +1,4 @@
-"""How exact the model is: the certificate and how it came about."""
+"""How exact the model is: the certificate, and how training reached it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ from hyfdca.report.card import Card
 from hyfdca.report.numbers import plain, share
 from hyfdca.report.result_files import Round
 from hyfdca.report.sections import Section, facts, note, pair, warning
+from hyfdca.stages.validation.sums import LINEAR
 
 _MOST_POINTS = 400
+_SCALED = (
+    "P and D are of the target in units of its standard deviation, as training scales "
+    "it. They cannot be compared with losses of held-out rows, which are in units of "
+    "the target or of its square."
+)
 
 
 def convergence(card: Card, history: Sequence[Round]) -> Section:
@@ -39,13 +45,15 @@ def _content(card: Card, history: Sequence[Round]) -> Iterator[Html]:
         ("Above the pooled optimum", _above(training.above_pooled_optimum)),
         *_fit(card),
     )
+    if card.model.is_target_scaled:
+        yield note(_SCALED)
     measured = _thinned([own for own in history if own.primal is not None])
     if len(measured) > 1:
         yield pair(_objectives(card, measured), _gap(card, measured))
     if len(measured) > 1 and card.n_fits > 1:
         yield note(_sums(card))
     if any(own.validation_loss is not None for own in history):
-        yield _validation(history)
+        yield _validation(card, history)
 
 
 _REASONS = {
@@ -79,7 +87,7 @@ def _fit(card: Card) -> Iterator[tuple[str, str]]:
 
 
 def _thinned(history: Sequence[Round]) -> list[Round]:
-    """Return no more rounds than a chart has room for, the last one included."""
+    """Return no more rounds than a chart has room for, including the last one."""
     step = max(len(history) // _MOST_POINTS, 1)
     return [*history[:-1:step], *history[-1:]]
 
@@ -101,7 +109,7 @@ def _objectives(card: Card, history: Sequence[Round]) -> Html:
     upper = f.line(rounds, primal, "P, loss", f.RUST)
     upper |= {"fill": "tonexty", "fillcolor": "rgba(181, 69, 44, 0.10)"}
     last = primal[-1]
-    # Where the curves end matters, not how high they began.
+    # What matters is where the curves end, not how high they began.
     high = min(max(primal), max(3 * last, sorted(primal)[len(primal) * 9 // 10]))
     caption = "The best possible loss lies in the shaded area."
     what = "loss"
@@ -154,7 +162,7 @@ def _gap(card: Card, history: Sequence[Round]) -> Html:
     )
 
 
-def _validation(history: Sequence[Round]) -> Html:
+def _validation(card: Card, history: Sequence[Round]) -> Html:
     shown = _thinned([own for own in history if own.validation_loss is not None])
     curve = f.line(
         [own.round for own in shown],
@@ -165,7 +173,7 @@ def _validation(history: Sequence[Round]) -> Html:
     curve["mode"] = "lines+markers"  # points may be far apart, or one alone
     return f.figure(
         "validation",
-        "The mean loss of held-out rows, by round.",
+        f"The mean loss of held-out rows{_units(card)}, by round.",
         [curve],
         {
             "xaxis": f.round_axis(shown[-1].round),
@@ -173,3 +181,11 @@ def _validation(history: Sequence[Round]) -> Html:
         },
         height=280,
     )
+
+
+def _units(card: Card) -> str:
+    """Return the units of held-out losses, which have no penalty."""
+    if card.model.classes:
+        return ", without the penalty"
+    of = "the target" if card.model.loss in LINEAR else "the square of the target"
+    return f", without the penalty and in units of {of}"

@@ -14,8 +14,8 @@ from hyfdca.study.about import Cost
 from hyfdca.training.progress_line import readable_size
 
 _LEAD = (
-    "Seconds are of the whole consortium, as the server waits for it; bytes are of "
-    "messages before the network adds its own."
+    "Seconds are those of the whole consortium, as the server waits for it; bytes are "
+    "of messages before the network adds its own."
 )
 # In plain words; a stage without an entry keeps its name.
 _STAGES = {
@@ -32,6 +32,10 @@ _STAGES = {
     "release": "release the model",
     "evaluation": "test the model",
 }
+# Without a step of 1, names of stages without room would be left out.
+_STAGE_AXIS = {"autorange": "reversed", "dtick": 1}
+_FRAME, _PER_STAGE = 110, 17  # pixels: axis and legend, and a bar with its name
+_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def costs(card: Card) -> Section:
@@ -92,28 +96,35 @@ def _times(spent: Sequence[Cost]) -> Html:
     bars = _bars(spent, values, marker={"color": f.INK}, showlegend=False)
     layout = {
         "xaxis": {"title": f.title("seconds")},
-        "yaxis": {"autorange": "reversed"},
+        "yaxis": _STAGE_AXIS,
         "bargap": 0.4,
     }
-    return f.figure("times", "Time by stage.", [bars], layout)
+    return f.figure("times", "Time by stage.", [bars], layout, least=_least(spent))
+
+
+def _least(spent: Sequence[Cost]) -> int:
+    """Return the height at which each stage's bar has room for its name."""
+    return _FRAME + _PER_STAGE * len(spent)
 
 
 def _bytes(spent: Sequence[Cost]) -> Html:
+    largest = max(own.bytes_up + own.bytes_down for own in spent)
+    unit, size = next((own for own in _UNITS if largest >= own[1]), _UNITS[-1])
     up = _bars(
         spent,
-        [own.bytes_up / 1e3 for own in spent],
+        [own.bytes_up / size for own in spent],
         name="to the server",
         marker={"color": f.BLUE},
     )
     down = _bars(
         spent,
-        [own.bytes_down / 1e3 for own in spent],
+        [own.bytes_down / size for own in spent],
         name="to organisations",
         marker={"color": f.AMBER},
     )
     layout = {
-        "xaxis": {"title": f.title("kB")},
-        "yaxis": {"autorange": "reversed"},
+        "xaxis": {"title": f.title(unit)},
+        "yaxis": _STAGE_AXIS,
         "barmode": "stack",
         "legend": {
             "orientation": "h",
@@ -124,4 +135,5 @@ def _bytes(spent: Sequence[Cost]) -> Html:
         },
         "bargap": 0.4,
     }
-    return f.figure("bytes", "Bytes by stage.", [up, down], layout)
+    caption = "Bytes by stage."
+    return f.figure("bytes", caption, [up, down], layout, least=_least(spent))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from hyfdca.errors import counted
 from hyfdca.pages.elements import Html, element, folded
 from hyfdca.pages.tables import Table, as_html
 from hyfdca.report import figures as f
+from hyfdca.report.auc import advice
 from hyfdca.report.card import Card
-from hyfdca.report.class_counts import class_counts
-from hyfdca.report.numbers import ABSENT, between, count, plain, share
+from hyfdca.report.numbers import count, plain
 from hyfdca.report.result_files import Calibration, Evaluation, RocPoint, Scores
 from hyfdca.report.sections import UNKNOWN, Section, note, pair
+from hyfdca.report.sections.scores import has_weights, scores
 
 _TITLE = "How it does on rows that it has not seen"
 _NOT_HELD_OUT = (
@@ -21,13 +22,11 @@ _NOT_HELD_OUT = (
     "[evaluation] in the study file and holdout = 0.2, which sets a fifth of the rows "
     "aside."
 )
-_HELD_OUT = (
-    "None of them was used for training, scaling, levels or the choice of λ. Sums over "
-    "them were sealed, and nobody saw scores of rows of others."
-)
+_NOT_USED = "None of them was used for training, scaling, levels or the choice of λ."
+_SEALED = "Sums over them were sealed, and nobody saw scores of rows of others."
 _INTERVALS = (
     "Intervals of AUC, KS and the ROC curve say how exactly sealed histograms give "
-    "these numbers on these rows. They are not sampling errors and no confidence "
+    "these numbers on these rows. They are neither sampling errors nor confidence "
     "intervals: other rows would give other numbers."
 )
 _MOST_CLASSES = 8  # in a chart of ROC curves
@@ -35,14 +34,14 @@ _NORMAL = 1.96  # of 95 %
 
 
 def evaluation(card: Card) -> Section:
-    """Return the scores on held-out rows, or how to have them."""
+    """Return the scores on held-out rows, or advice on how to get them."""
     found = card.evaluation
     if found is None:
         lead = _NOT_HELD_OUT if card.has_result else UNKNOWN
         return Section("evaluation", _TITLE, lead, ())
     rows = "rows" if found.n_rows is None else counted(found.n_rows, "row")
     were = "was" if found.n_rows == 1 else "were"
-    lead = f"{rows[:1].upper()}{rows[1:]} {were} held out. {_HELD_OUT}"
+    lead = f"{rows[:1].upper()}{rows[1:]} {were} held out. {_use(card)} {_SEALED}"
     if found.n_rows_left_out:
         lead += (
             f" Not counted: {found.n_rows_left_out:,} without a label or of weight 0."
@@ -50,95 +49,32 @@ def evaluation(card: Card) -> Section:
     return Section("evaluation", _TITLE, lead, tuple(_content(card, found)))
 
 
+def _use(card: Card) -> str:
+    """Return what held-out rows were not used for, and what they were."""
+    run = card.about.run if card.about is not None else 1
+    if run == 1:
+        return _NOT_USED
+    return (
+        "None of them was used for training, scaling or levels. They also scored "
+        f"earlier runs of the study, of which this is run {run}; a model that is "
+        "picked by their scores looks better than it is."
+    )
+
+
 def _content(card: Card, found: Evaluation) -> Iterator[Html]:
-    counts = _counts(card, found)
-    numbers = _numbers(found, counts, card.model.classes)
-    known = [(what, said, n) for what, n, said in numbers if n != ABSENT]
-    if known:
-        columns = ("measure", "", "held-out rows")
-        yield as_html(Table("", columns, tuple(known), n_words=2))
-    if found.accuracy is not None and card.model.classes:
-        yield note(_threshold(card))
+    yield from scores(card, found)
     if found.classes:
-        yield _class_table(found.classes)
         yield from _class_curves(found.classes)
-    figures = [*_roc(found.roc), *_calibration(found.calibration)]
+    curve = _calibration(found.calibration, has_weights(card))
+    figures = [*_roc(found.roc), *curve]
     if figures:
         yield pair(*figures)
     if found.roc or found.classes:
         yield note(_INTERVALS)
+    if (said := advice(found, card.about)) is not None:
+        yield note(said)
     if found.calibration and found.calibration.bins:
         yield folded("Calibration by bin", _bins(found.calibration), is_printed=True)
-
-
-def _counts(card: Card, found: Evaluation) -> dict[str, int]:
-    """Return the rows of each class, or nothing: weights of rows hide them."""
-    if card.about is None or card.about.settings.get("weight_column") is not None:
-        return {}
-    return class_counts(found, card.model.classes) or {}
-
-
-def _threshold(card: Card) -> str:
-    if len(card.model.classes) > 2:
-        return "A row is classified as the class with the highest score."
-    second = card.model.classes[-1]
-    if card.model.loss == "logistic":
-        return (
-            f"A row is classified as {second} if its predicted probability is above "
-            "0.5. No other threshold was tried."
-        )
-    return f"A row is classified as {second} if its score is above 0."
-
-
-def _numbers(
-    found: Evaluation, counts: dict[str, int], classes: Sequence[str]
-) -> Iterator[tuple[str, str, str]]:
-    for name, n_rows in counts.items():
-        part = share(n_rows / max(sum(counts.values()), 1))
-        yield f"rows of {name}", count(n_rows), f"{part} of the held-out rows"
-    yield "AUC", _auc(found), "0.5 is guessing, 1 is perfect order"
-    ks = between(found.ks_low, found.ks_high)
-    yield "Kolmogorov–Smirnov", ks, "largest distance between the classes' scores"
-    yield "accuracy", share(found.accuracy), "rows classified correctly"
-    if counts:
-        most = max(counts, key=lambda name: counts[name])
-        always = share(counts[most] / sum(counts.values()))
-        yield "accuracy without a model", always, f"if every row were taken as {most}"
-    first, second = classes if len(classes) == 2 else ("", "")
-    yield "sensitivity", share(found.sensitivity), f"of the rows of {second}"
-    yield "specificity", share(found.specificity), f"of the rows of {first}"
-    yield "log loss", plain(found.log_loss), "lower is better"
-    yield "Brier score", plain(found.brier), "mean squared error of probabilities"
-    if found.calibration is not None:
-        yield "calibration slope", plain(found.calibration.slope, 3), "1 is ideal"
-        start = plain(found.calibration.intercept, 3)
-        yield "calibration intercept", start, "0 is ideal"
-    yield "R²", plain(found.r2), "share of the variance explained"
-    yield "mean absolute error", plain(found.mae), "in units of the target"
-    yield "root mean squared error", plain(found.rmse), "in units of the target"
-    yield "quantile loss", plain(found.quantile_loss), "lower is better"
-
-
-def _auc(found: Scores) -> str:
-    interval = between(found.auc_low, found.auc_high)
-    if interval == ABSENT or found.auc is None:
-        return plain(found.auc) if interval == ABSENT else interval
-    return f"{found.auc:.4f} (bins: {interval})"
-
-
-def _class_table(classes: dict[str, Scores]) -> Html:
-    columns = ("class", "AUC", "KS", "log loss", "calibration slope")
-    rows = [
-        (
-            name,
-            _auc(own),
-            between(own.ks_low, own.ks_high),
-            plain(own.log_loss),
-            plain(own.calibration.slope if own.calibration else None, 3),
-        )
-        for name, own in classes.items()
-    ]
-    return as_html(Table("", columns, tuple(rows), "Each class against all others."))
 
 
 def _class_curves(classes: dict[str, Scores]) -> Iterator[Html]:
@@ -190,7 +126,7 @@ def _roc(roc: tuple[RocPoint, ...] | None) -> Iterator[Html]:
     yield f.figure("roc", caption, [low, f.dashed(high), _diagonal()], _rates())
 
 
-def _calibration(found: Calibration | None) -> Iterator[Html]:
+def _calibration(found: Calibration | None, has_weights: bool) -> Iterator[Html]:
     if found is None or not found.bins:
         return
     ends = [wilson(own.observed, own.n_rows) for own in found.bins]
@@ -219,6 +155,8 @@ def _calibration(found: Calibration | None) -> Iterator[Html]:
         "Calibration: dots on the dotted line are ideal. Bars are 95 % intervals for "
         "the observed share (Wilson)."
     )
+    if has_weights:
+        caption += " They count rows: with unequal weights they should be wider."
     yield f.figure("calibration", caption, [points, _diagonal()], layout)
 
 

@@ -14,7 +14,7 @@ from hyfdca.report.sections import UNKNOWN, Section, note
 
 _TITLE = "How λ was chosen"
 _FIXED = (
-    "The study file gave it. To have it chosen by cross-validation over all "
+    "To have it chosen by cross-validation over all "
     'organisations in one run, write l2 = "auto" or a list of values, and folds = 5 in '
     "the table [evaluation]."
 )
@@ -23,16 +23,43 @@ _CHOSEN = (
     "on parts of the rows and scored on the rest. Then the final model was trained on "
     "all training rows with the value chosen."
 )
+_BEST = "Best is the λ with the lowest mean. It was chosen."
+_SIMPLER = (
+    "Best is the λ with the lowest mean. Chosen is the largest λ whose mean is at most "
+    'one standard error above it (choice = "one_standard_error"): of models that '
+    "differ by less than the noise between folds, the simplest."
+)
+_SCALED = (
+    "The mean loss is that of training, in which targets are scaled. So it is not in "
+    "units of the target, as errors on held-out rows are."
+)
 
 
 def path(card: Card) -> Section:
-    """Return the scores by λ, or how to have them."""
+    """Return the scores by λ, or advice on how to get them."""
     given = f"λ = {card.model.l2:.4g}. "
     if not card.path:
-        lead = given + (_FIXED if card.has_result else UNKNOWN)
+        lead = given + (_given(card) if card.has_result else UNKNOWN)
         return Section("path", _TITLE, lead, ())
     score = (card.path_score or "score").replace("_", " ")
-    return Section("path", _TITLE, given + _CHOSEN, tuple(_content(card.path, score)))
+    content = [*_content(card.path, score), note(_choice(card))]
+    content += map(note, _at_an_end(card.path))
+    if card.model.is_target_scaled:
+        content.append(note(_SCALED))
+    return Section("path", _TITLE, given + _CHOSEN, tuple(content))
+
+
+def _given(card: Card) -> str:
+    """Return who gave λ, and how to have it chosen."""
+    about = card.about
+    for own in about.changes if about is not None else ():
+        if own.setting == "l2" and about is not None:
+            return (
+                f"The coordinator gave it for run {about.run} of the study, within "
+                f"{own.least:g} to {own.most:g}, which the study file leaves open; the "
+                f"file itself has {own.study_file:g}. {_FIXED}"
+            )
+    return f"The study file gave it. {_FIXED}"
 
 
 def _content(points: Sequence[PathPoint], score: str) -> Iterator[Html]:
@@ -65,6 +92,26 @@ def _exactness(points: Sequence[PathPoint]) -> str:
         "square root of that may come from where fits ended. Lower tol to tell the λ "
         "apart."
     )
+
+
+def _choice(card: Card) -> str:
+    """Return the rule that chose λ."""
+    rule = card.about.evaluation.get("choice") if card.about is not None else None
+    is_best = all(own.is_best for own in card.path or () if own.is_chosen)
+    return _BEST if is_best and rule != "one_standard_error" else _SIMPLER
+
+
+def _at_an_end(points: Sequence[PathPoint]) -> Iterator[str]:
+    """Yield a warning if λ beyond the list may be better than any in it."""
+    all_l2 = sorted(own.l2 for own in points)
+    for best in (own.l2 for own in points if own.is_best and len(points) > 1):
+        if best not in (all_l2[0], all_l2[-1]):
+            continue
+        words = ("smallest", "smaller") if best == all_l2[0] else ("largest", "larger")
+        yield (
+            f"The best λ is the {words[0]} of the list, so a {words[1]} one may be "
+            f"better still. Train again with a list that has {words[1]} ones too."
+        )
 
 
 def _marks(point: PathPoint) -> str:

@@ -11,16 +11,21 @@ from hyfdca.report.sections import UNKNOWN, Section, note, warning
 from hyfdca.report.seen import SeenValue
 
 _TITLE = "What each party could see"
-_LEAD = (
-    "Tables stayed with their owners: no cell and no ID was sent. Numbers computed "
-    "from them were, and parties can infer something from these."
+_NO_CELLS = "Tables stayed with their owners: no cell and no ID was sent."
+_SHARED_CELLS = (
+    "Tables stayed with their owners: no ID was sent, and no cell but those that "
+    "another holder had blank, sealed to it."
 )
+_LEAD = "Numbers computed from tables were, and parties can infer something from these."
 _EXPOSED = "What organisations can find out about each other"
 
 
 def seen(card: Card) -> Section:
     """Return what could be read, and what can be inferred from it."""
-    return Section("seen", _TITLE, _LEAD, tuple(_content(card)))
+    settings = card.about.settings if card.about is not None else {}
+    is_shared = settings.get("blank_cells") == "share"
+    lead = f"{_SHARED_CELLS if is_shared else _NO_CELLS} {_LEAD}"
+    return Section("seen", _TITLE, lead, tuple(_content(card)))
 
 
 def _content(card: Card) -> Iterator[Html]:

@@ -1,4 +1,4 @@
-"""What a chart shows, for any way of drawing: panels in a grid, of lines or bars."""
+"""The content of a chart, however it is drawn: panels in a grid, of lines or bars."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Line:
     ----------
     dash : {"solid", "dash", "dot"}
     is_marked : bool
-        Whether its last point is marked: there it is known to be over.
+        Whether its last point is marked, because the run is known to end there.
     """
 
     label: str
@@ -38,7 +38,7 @@ class Line:
 
     @property
     def points(self) -> tuple[FloatArray, FloatArray]:
-        """What can be drawn of it: finite, and no more than there are pixels."""
+        """The drawable points: finite, and no more than there are pixels."""
         is_shown = np.isfinite(self.x) & np.isfinite(self.y)
         x, y = self.x[is_shown], self.y[is_shown]
         every = np.unique(np.linspace(0, max(len(x) - 1, 0), _MOST_POINTS).astype(int))
@@ -75,9 +75,9 @@ class Chart:
     Parameters
     ----------
     name : str
-        Of its files.
+        The name of its files.
     caption : str
-        What it is, what to look at, and what it is beside in the paper.
+        What it shows, what to look at, and its counterpart in the paper.
     panels : tuple of rows of Panel
     """
 

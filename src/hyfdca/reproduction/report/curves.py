@@ -35,7 +35,7 @@ SOURCES: dict[Source, str] = {
 }
 WHOSE: dict[Source, str] = {"paper": "the paper's", "tuned": "our own"}
 _BY_CLIENTS = ("#1f6f8b", "#e0a030", "#b5452c")  # from few clients to many
-_LEAST = 1e-6  # of a relative loss that is shown; optima are known to as much
+_LEAST = 1e-6  # least relative loss shown; optima are known to this accuracy
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ _MEASURES = (
 
 @dataclass(frozen=True)
 class _Abscissa:
-    """What curves are drawn against; ``total`` is where the axis ends, as a 1."""
+    """The horizontal axis of curves; ``total`` is where it ends, as a 1."""
 
     label: str
     clock: Clock

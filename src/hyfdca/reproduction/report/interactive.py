@@ -1,4 +1,4 @@
-"""Charts that a reader can zoom into and switch lines off in, with plotly."""
+"""Charts with plotly, in which a reader can zoom and switch lines off."""
 
 from __future__ import annotations
 

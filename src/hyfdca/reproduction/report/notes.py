@@ -1,4 +1,4 @@
-"""Sentences of the report that say how its numbers are to be read."""
+"""Sentences of the report that explain how to read its numbers."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def bundle_clock(study: Study) -> str:
     plan, names = study.plan, study.data_sets
     fitting = {n: f"{int(plan.seconds(n) / FIGURE_LATENCY):,}" for n in names}
     return (
-        "Its table goes on for the longer of the two clocks: the equal rounds, or as "
-        f"many rounds as fit into the equal time at {FIGURE_LATENCY} s each "
+        "Its table runs to the later of two ends: the equal rounds, or as many rounds "
+        f"as fit into the equal time at {FIGURE_LATENCY} s each "
         f"({by_set(fitting)}). Its time has computation and latency, and no "
         "encryption, as it is run in the open profile."
     )
 
 
 def same_draws(study: Study) -> str:
-    """Return where both sets of hyperparameters give HyFDCA the very same run."""
+    """Return where both sets of hyperparameters give HyFDCA the same run."""
     same = []
     for setting in study.plan.shown:
         keys = (RunKey(setting, "hyfdca", "rounds", own) for own in study.sources)

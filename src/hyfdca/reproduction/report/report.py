@@ -85,7 +85,7 @@ def report_files(study: Study) -> dict[str, bytes]:
 
 
 def facts_of(study: Study) -> list[tuple[str, str]]:
-    """Return what the study is, in a few pairs."""
+    """Describe the study in a few pairs."""
     plan = study.plan
     names = study.data_sets
     rounds = by_set({n: f"{plan.n_rounds(n):,}" for n in names})
@@ -265,8 +265,8 @@ def _section_html(number: int, section: Section) -> Html:
 
 
 def _folded(title: str, content: str) -> str:
-    """Return a table of which its title alone is seen until somebody clicks."""
-    # Markdown goes on after an empty line.
+    """Return a folded table, of which only the title shows at first."""
+    # Markdown resumes after an empty line.
     summary = f"<summary>{html.escape(title)}</summary>"
     return f"<details>{summary}\n\n{content}\n</details>\n"
 

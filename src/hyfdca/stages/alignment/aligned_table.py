@@ -1,4 +1,4 @@
-"""A client's table in the study's order, and tokens of what others hold too."""
+"""A client's table in the study's order, and tokens of shared cells."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hyfdca.crypto.keys.pseudonyms import (
     AlignmentKeys,
     cell_tokens,
     feature_words,
+    group_digests,
     level_words,
     number_words,
     start_tokens,
@@ -23,24 +24,24 @@ from hyfdca.data.targets import SampleLosses, Targets
 from hyfdca.holdings.block import Block, append_bias
 from hyfdca.holdings.ownership import OwnCells
 
-_NO_CELL = np.uint64(0xFFFF_FFFF_FFFF_FFFE)  # bits that no number has, nor a start
+_NO_CELL = np.uint64(0xFFFF_FFFF_FFFF_FFFE)  # bits of neither a number nor a start
 _CHUNK = 1 << 20  # stored cells whose tokens are computed at a time
 
 
 @dataclass(frozen=True, repr=False)
 class AlignedTable:
-    """A client's table in the study's order, and what it counts of it.
+    """A client's table in the study's order, and which parts the client counts.
 
     Parameters
     ----------
     cells : CSR array (samples held, features held)
-        Those that others count are still in it.
+        It includes cells that others count.
     targets : Targets or None
         Some may not be known yet; None without labels.
     counts_sample, counts_feature : arrays of bool
         The samples and features this client is designated for.
     counts_bias : bool
-        It is designated for the bias, if there is one.
+        Whether it is designated for the bias, if there is one.
     n_samples : int
         N, over all clients.
     levels : mapping of str to tuple of str
@@ -61,7 +62,7 @@ class AlignedTable:
 
     @cached_property
     def words(self) -> TokenArray:
-        """What stands for each feature in tokens of cells."""
+        """The digest of each feature in tokens of cells."""
         return feature_words(self.features)
 
     @cached_property
@@ -70,7 +71,7 @@ class AlignedTable:
         return tuple(c for c, name in enumerate(self.features) if name in self.levels)
 
     def cell_words(self, columns: IntArray, values: FloatArray) -> TokenArray:
-        """Return what stands for cells in their tokens: numbers, or names of levels."""
+        """Return the bits of cells in their tokens: of numbers or names of levels."""
         words = number_words(values)
         for column in self.categories:
             own = (columns == column) & ~np.isnan(values)
@@ -110,20 +111,27 @@ class AlignedTable:
 
 
 def row_tokens(
-    table: AlignedTable, groups: IntArray, pseudonyms: TokenArray, keys: AlignmentKeys
+    table: AlignedTable,
+    groups: IntArray,
+    pseudonyms: TokenArray,
+    keys: AlignmentKeys,
+    is_rounded: bool = False,
 ) -> TokenArray:
     """Return one token per row and column group, over all its cells there.
 
     It is the sum of their tokens, without those of zeros: so a sparse table costs no
     more than it stores, and the server does not learn which cells agree. The
-    sum starts with a token of the row, or it would show rows of zeros.
+    sum starts with a token of the row, or it would show rows of zeros. It is also of
+    all columns of the group and of the rounding: the difference of two sums that do not
+    have the same cells says nothing.
     """
     column_groups, words = table.own.column_groups, table.words
-    first = np.unique(column_groups, return_index=True)[1]
+    about = f"row {is_rounded}"
+    starts = group_digests(column_groups, words, about, keys.cells)[:, 0]
     tokens = np.empty((len(groups), len(pseudonyms)), np.uint64)
-    place = np.full(len(first), -1)
+    place = np.full(len(starts), -1)
     for number, group in enumerate(groups):
-        tokens[number] = start_tokens(pseudonyms, words[first[group]], keys)
+        tokens[number] = start_tokens(pseudonyms, starts[group], keys)
         place[group] = number
     for rows in _chunks(table.cells):
         cells = table.cells[rows].tocoo()
@@ -141,6 +149,7 @@ def column_tokens(
     rectangles: tuple[IntArray, IntArray],
     pseudonyms: TokenArray,
     keys: AlignmentKeys,
+    is_rounded: bool = False,
 ) -> TokenArray:
     """Return one token per column of each rectangle, over all its cells there.
 
@@ -150,12 +159,13 @@ def column_tokens(
         The row group and the column group of each.
     """
     own, n_columns = table.own, len(table.features)
-    first = np.unique(own.row_groups, return_index=True)[1]
+    about = f"column {is_rounded}"
+    starts = group_digests(own.row_groups, pseudonyms, about, keys.cells)
     row_groups = np.unique(rectangles[0])
-    place = np.full(len(first), -1)
+    place = np.full(len(starts), -1)
     place[row_groups] = np.arange(len(row_groups))
-    # As with rows, a token of no cell hides columns of zeros.
-    start = np.repeat(pseudonyms[first[row_groups]], n_columns, axis=0)
+    # As with rows, a token of no cell hides columns of zeros and what sums differ by.
+    start = np.repeat(starts[row_groups], n_columns, axis=0)
     words = np.tile(table.words, len(row_groups))
     tokens = cell_tokens(start, words, np.full(len(words), _NO_CELL), keys).copy()
     for rows in _chunks(table.cells):

@@ -1,4 +1,4 @@
-"""The server passes notes about blank cells on between clients that hold the same."""
+"""Passes notes about blank cells between clients that hold the same cells."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fill_blanks(
     blank: Sequence[int],
     session: ServerSession,
 ) -> Conversation[dict[int, m.Filled]]:
-    """Have clients with blank cells learn what other holders have there.
+    """Let clients with blank cells learn the values of other holders.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _sent(
 
 
 class _Common:
-    """Which cells two clients both hold: all common rows by all common columns."""
+    """The cells that two clients both hold: all common rows by all common columns."""
 
     def __init__(self, layout: Layout, holders: Sequence[CellHolders]) -> None:
         rows = [own.row_groups for own in holders]
@@ -90,13 +90,13 @@ class _Common:
     def known(
         self, client: int, askers: Sequence[int], notes: list[memoryview]
     ) -> m.KnownRequest:
-        """Return the same with the notes of those that ask."""
+        """Return the requests with the notes of those that ask."""
         return m.KnownRequest(*self._parts(client, askers), notes)
 
     def fill(
         self, client: int, partners: Sequence[int], notes: list[memoryview]
     ) -> m.FillRequest:
-        """Return the same with the notes of those that answer."""
+        """Return the requests with the notes of those that answer."""
         return m.FillRequest(*self._parts(client, partners), notes)
 
     def _parts(

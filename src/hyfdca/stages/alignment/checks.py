@@ -1,25 +1,27 @@
-"""What cannot be aligned, as one plain sentence: organisations and counts, no IDs."""
+"""Refuses what cannot be aligned, in one sentence with organisations and counts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
-from itertools import chain
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from hyfdca.arrays import BoolArray, IntArray
-from hyfdca.data.labels import ClassNames
-from hyfdca.data.tables import bare_name, first_twins, without_brackets
+from hyfdca.data.tables import (
+    LONGEST_NAME,
+    bare_name,
+    first_twins,
+    without_brackets,
+)
 from hyfdca.errors import counted
 from hyfdca.holdings.coverage import Coverage
 from hyfdca.holdings.layout import Layout
 from hyfdca.stages.alignment.comparison import Disagreements
 from hyfdca.stages.alignment.label_rows import Blanks
-from hyfdca.stages.alignment.messages import LONGEST_NAME, AlignmentSettings, Refused
+from hyfdca.stages.alignment.messages import AlignmentSettings, Refused
 from hyfdca.stages.alignment.similar_ids import SimilarIds
 from hyfdca.stages.alignment.target_comparison import ComparedTargets
 
@@ -31,6 +33,10 @@ _REFUSALS = {
         "{rows} with a label that is not a number, or is beyond 1e50; correct them "
         "(set decimal if it is a comma), name another "
         'label_column, or choose a loss for classes such as "logistic"'
+    ),
+    "signs": (
+        "{rows} with a label that is a number with signs or separators, such as "
+        "$4,738.44; write them as in 4738.44 (set decimal if it is a comma)"
     ),
     "dates": (
         "{rows} with a date as the label; name a label_column of numbers, such as the "
@@ -50,8 +56,8 @@ _REFUSALS = {
         "leave these labels blank, or set max_classes if they are a class"
     ),
     "spelling": (
-        "{rows} with a label that differs from the positive_label in capitals or "
-        "blanks alone; write it alike in all tables"
+        "{rows} with a label that differs from the positive_label only in capitals or "
+        "blanks; write it alike in all tables"
     ),
     "long names": (
         f"{{names}} of features, classes or levels with no characters or more than "
@@ -65,7 +71,7 @@ class AlignmentError(ValueError):
 
 
 def refusal(name: str, refused: Refused, settings: AlignmentSettings) -> AlignmentError:
-    """Return what a client says of its own table."""
+    """Return the error about what a client reports of its own table."""
     n = refused.count
     reason = _REFUSALS[refused.reason].format(
         count=n,
@@ -77,7 +83,7 @@ def refusal(name: str, refused: Refused, settings: AlignmentSettings) -> Alignme
 
 
 def check_names(names: Sequence[str], features: Sequence[Sequence[str]]) -> None:
-    """Refuse features of two clients whose names differ in capitals or blanks alone."""
+    """Refuse features of two clients whose names differ only in capitals or blanks."""
     met: dict[str, tuple[str, str]] = {}  # by bare name: a feature, and who has it
     for name, own in zip(names, features, strict=True):
         for feature in own:
@@ -85,7 +91,7 @@ def check_names(names: Sequence[str], features: Sequence[Sequence[str]]) -> None
             if other != feature:
                 raise AlignmentError(
                     f"The columns {other!r} of {holder!r} and {feature!r} of {name!r} "
-                    "differ in capitals or blanks alone; rename one of them, or leave "
+                    "differ only in capitals or blanks; rename one of them, or leave "
                     "one out with ignore."
                 )
 
@@ -126,9 +132,9 @@ def check_labels_visible(
         if len(own)
     ]
     raise AlignmentError(
-        f"The label_column is blank in {_listed(parts)} whose labels others have; set "
-        "labels_visible_to_holders = true if all organisations agree that holders of "
-        "a row learn its label, or fill these labels."
+        f"The label_column is blank in {listed_names(parts)} whose labels others have; "
+        "set labels_visible_to_holders = true if all organisations agree that holders "
+        "of a row learn its label, or fill these labels."
     )
 
 
@@ -145,19 +151,20 @@ def check_covered(
     n_rows = counted(int(coverage.rows[row]), "row")
     such_as = features[int(coverage.columns_of(column)[0])]
     raise AlignmentError(
-        f"{coverage.uncovered_share:.1%} of all cells ({coverage.n_uncovered:,} of "
-        f"{coverage.n_cells:,}) are with no organisation, such as {n_columns} "
+        f"No organisation holds {coverage.uncovered_share:.1%} of all cells "
+        f"({coverage.n_uncovered:,} of {coverage.n_cells:,}), such as {n_columns} "
         f"like {such_as!r} of the {n_rows} that "
-        f"{_listed([repr(name) for name in holders])} alone "
+        f"{listed_names([repr(name) for name in holders])} alone "
         f"{'holds' if len(holders) == 1 else 'hold'}; {_twins(features)}"
-        'set uncovered = "mean" to take them as the mean of their column, or '
+        'set uncovered = "mean" to take numbers as the mean of their column and '
+        "categories as their most frequent level, or "
         'uncovered = "zero" (not with scale = "standard"), or leave these rows or '
         "columns out."
     )
 
 
 def _twins(features: Sequence[str]) -> str:
-    """Return advice on two names that differ in brackets alone, such as units."""
+    """Return advice on two names that differ only in brackets, such as units."""
     if twins := first_twins(features, without_brackets):
         first, second = twins
         return f"name {first!r} and {second!r} alike if they are the same column, "
@@ -167,8 +174,8 @@ def _twins(features: Sequence[str]) -> str:
 def check_shared(names: Sequence[str], layout: Layout) -> None:
     """Refuse clients that share no ID with others and lack features of theirs.
 
-    Clients that share IDs, be it through others, belong together. Those that belong
-    together must have all features, or else rows that were meant to meet did not.
+    Clients that share IDs, directly or through others, belong together. Those that
+    belong together must have all features; otherwise rows failed to match.
     """
     together = _together(layout)
     lacking = [(m, n) for m in together if (n := _n_lacking(layout, m))]
@@ -183,12 +190,12 @@ def check_shared(names: Sequence[str], layout: Layout) -> None:
     if all(len(own) == 1 for own in together):
         every = [repr(name) for name in names]
         raise AlignmentError(
-            f"No two of the {len(names)} organisations {_listed(every)} share any of "
-            f"their {layout.samples.n_items} IDs, though they have different features; "
-            f"{remedy}."
+            f"No two of the {len(names)} organisations {listed_names(every)} share any "
+            f"of their {layout.samples.n_items} IDs, though they have different "
+            f"features; {remedy}."
         )
     n_ids = np.unique(np.concatenate([layout.samples.items[k] for k in members])).size
-    who = _listed([repr(names[k]) for k in members])
+    who = listed_names([repr(names[k]) for k in members])
     what = (
         f"{counted(n_ids, 'ID')} with the others and lack {n_lacking} of "
         f"{counted(n_features, 'feature')}"
@@ -206,11 +213,13 @@ def check_similar_ids(names: Sequence[str], found: SimilarIds | None) -> None:
     if found is None:
         return
     one, other = (names[client] for client in found.pair)
-    how = f"{_listed(found.reasons)} alone" if found.reasons else "how they are written"
+    how = "in how they are written"
+    if found.reasons:
+        how = f"only in {listed_names(found.reasons)}"
     more = f"{'about ' if found.is_estimate else ''}{found.n_similar} more"
     raise AlignmentError(
         f"Organisations {one!r} and {other!r} share {found.n_shared} of {found.n_rows} "
-        f"rows, and {more} have IDs that differ in {how}; write these IDs alike in "
+        f"rows, and {more} have IDs that differ {how}; write these IDs alike in "
         'both tables, or set similar_ids = "allow" (the default is "refuse") if they '
         "are of different rows."
     )
@@ -222,7 +231,7 @@ def differing_targets(
     settings: AlignmentSettings,
     rows: Sequence[IntArray],
 ) -> AlignmentError:
-    """Return that labels, weights or offsets of clients' rows differ, and which."""
+    """Return the error that labels, weights or offsets of clients' rows differ."""
     columns = settings.targets.names
     what = [
         f"{name}s ({key} {columns[key]!r})" if key in columns else f"{name}s"
@@ -236,7 +245,7 @@ def differing_targets(
         "only rounded"
     )
     return AlignmentError(
-        f"Organisations have different {_listed(what)} for rows that they share: "
+        f"Organisations have different {listed_names(what)} for rows that they share: "
         f"{_pairs(names, compared.counts)}; correct them{exactly}, or write label = "
         "false below the name of an organisation whose labels are not to count"
         f"{_alike(compared.counts, rows)}."
@@ -252,14 +261,14 @@ def differing_cells(
     *,
     may_be_blank: bool,
 ) -> AlignmentError:
-    """Return that cells differ by more than a tolerance, in some columns.
+    """Return the error that cells differ by more than a tolerance, in some columns.
 
     Parameters
     ----------
     tolerance : float or None
         None if all these columns are categories.
     rows : sequence of arrays
-        Each client's.
+        Each client's rows.
     """
     is_text = tolerance is None
     first = ", capitals and blanks first" if is_text else ""
@@ -282,7 +291,7 @@ def differing_cells(
 
 
 def blank_cells(name: str, n_cells: int, column: str) -> AlignmentError:
-    """Return that cells of a client are blank and nobody else has them."""
+    """Return the error that cells of a client are blank and nobody else has them."""
     cells = counted(n_cells, "blank cell that", "blank cells that")
     return AlignmentError(
         f"Organisation {name!r} has {cells} no other organisation has a value of, the "
@@ -291,123 +300,8 @@ def blank_cells(name: str, n_cells: int, column: str) -> AlignmentError:
     )
 
 
-def check_linked(names: Sequence[str], classes: Sequence[Sequence[str]]) -> None:
-    """Refuse classes of two clients that have none in common, nor through others.
-
-    One may write 0 and 1 what the other writes as no and yes. A client with a single
-    class says nothing.
-    """
-    several = [client for client, own in enumerate(classes) if len(own) > 1]
-    linked = set(classes[several[0]]) if several else set[str]()
-    rest = several[1:]
-    while more := [client for client in rest if linked & {*classes[client]}]:
-        linked.update(*(classes[client] for client in more))
-        rest = [client for client in rest if client not in more]
-    if rest:
-        one, other = several[0], rest[0]
-        raise AlignmentError(
-            f"The labels of {names[one]!r}, such as {_quoted(classes[one])}, and those "
-            f"of {names[other]!r}, such as {_quoted(classes[other])}, have none in "
-            "common; write them alike in all tables, or set max_classes = "
-            f"{len({*chain(*classes)})} if all of them are different classes."
-        )
-
-
-def check_linked_to_positive(
-    names: Sequence[str],
-    classes: Sequence[ClassNames],
-    others: Sequence[AbstractSet[bytes] | None],
-    positive: str,
-) -> None:
-    """Refuse a client without the positive label whose classes nobody with it has.
-
-    All its rows would count as negative, though it may write 1 for another one's yes.
-
-    Parameters
-    ----------
-    others : sequence of sets
-        Pseudonyms of each client's classes beside the positive one; None if unknown.
-    """
-    has_positive = [positive in own.names for own in classes]
-    anchors = [k for k, has in enumerate(has_positive) if has and others[k] != set()]
-    known = [own for k in anchors if (own := others[k]) is not None]
-    if not known or len(known) < len(anchors):
-        return
-    linked, rest = set[bytes]().union(*known), list[int]()
-    for client, own in enumerate(others):
-        if own and not has_positive[client]:
-            rest.append(client)
-    while more := [client for client in rest if linked & (others[client] or set())]:
-        linked.update(*(others[client] or set() for client in more))
-        rest = [client for client in rest if client not in more]
-    if rest:
-        n_classes = 1 + len(linked.union(*(others[client] or set() for client in rest)))
-        raise AlignmentError(
-            f"The labels of {names[anchors[0]]!r} and those of {names[rest[0]]!r} have "
-            f"none in common, and {names[rest[0]]!r} has no row with the "
-            f"positive_label {positive!r}; write them alike in all tables, or set "
-            f"max_classes = {n_classes} if all of them are different classes."
-        )
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return " and ".join(map(repr, names[:2]))
-
-
-def check_classes(
-    classes: Sequence[str], settings: AlignmentSettings, n_samples: int
-) -> None:
-    """Refuse classes that are too many or too few."""
-    limit, positive = settings.n_classes_allowed, settings.positive
-    if len(classes) > limit:
-        raise AlignmentError(
-            f"The organisations have {len(classes)} classes together, more than "
-            f'{limit}; choose a loss for numbers such as "squared", name a '
-            "positive_label or raise max_classes."
-        )
-    if positive is not None and positive not in classes:
-        raise AlignmentError(
-            f"No row has the positive_label {positive!r}; set positive_label to a "
-            "label that the tables have, or leave it out."
-        )
-    check_spelling(classes)
-    _check_class_weight(classes, settings)
-    if len(classes) < 2:
-        raise AlignmentError(
-            f"All {n_samples} rows have the same label; give the classifier rows of "
-            "two classes at least."
-        )
-
-
-def check_spelling(classes: Sequence[str]) -> None:
-    """Refuse classes that differ in capitals or blanks alone."""
-    if twins := first_twins(classes):
-        first, second = twins
-        raise AlignmentError(
-            f"The labels {first!r} and {second!r} differ in capitals or blanks alone; "
-            "write them alike in all tables."
-        )
-
-
-def _check_class_weight(classes: Sequence[str], settings: AlignmentSettings) -> None:
-    """Refuse weights of classes of unknown classes, or that leave no class."""
-    weights = settings.targets.class_weight
-    if weights is None or weights == "balanced":
-        return
-    strangers = sorted(set(weights) - set(classes))
-    if strangers:
-        raise AlignmentError(
-            f"The class_weight names {strangers[0]!r}, but the classes are "
-            f"{_listed([repr(name) for name in classes])}; correct the study file."
-        )
-    if not any(weights.get(name, 1.0) for name in classes):
-        raise AlignmentError(
-            "The class_weight of every class is 0; give some class a weight above 0."
-        )
-
-
 def _together(layout: Layout) -> list[list[int]]:
-    """Return the clients that have rows, by which of them share IDs."""
+    """Return the clients that have rows, grouped by shared IDs."""
     n_clients, samples = layout.n_clients, layout.samples
     first = samples.first_holders([True] * n_clients)
     links = [np.unique(first[items]) for items in samples.items]
@@ -425,7 +319,7 @@ def _together(layout: Layout) -> list[list[int]]:
 
 
 def _n_lacking(layout: Layout, members: Iterable[int]) -> int:
-    """Return how many features some clients do not have between them."""
+    """Return how many features some clients lack between them."""
     is_held = np.zeros(layout.features.n_items, dtype=bool)
     for client in members:
         is_held[layout.features.items[client]] = True
@@ -437,11 +331,11 @@ def _pairs(names: Sequence[str], counts: Disagreements) -> str:
     parts = [
         f"{names[a]!r} and {names[b]!r} in {counted(n, 'row')}" for (a, b), n in most
     ]
-    return _listed(parts, ", ")
+    return listed_names(parts, ", ")
 
 
 def _alike(counts: Disagreements, rows: Sequence[IntArray]) -> str:
-    """Return that it is the way of writing, if pairs differ in all rows they share."""
+    """Return advice on spelling, if pairs differ in all rows that they share."""
     n_shared = [len(np.intersect1d(rows[a], rows[b])) for a, b in counts]
     if min(n_shared) < 2 or n_shared != list(counts.values()):
         return ""
@@ -453,11 +347,11 @@ def _alike(counts: Disagreements, rows: Sequence[IntArray]) -> str:
 
 def _columns(names: Sequence[str]) -> str:
     noun = "column" if len(names) == 1 else "columns"
-    return f"{noun} {_listed([repr(name) for name in names])}"
+    return f"{noun} {listed_names([repr(name) for name in names])}"
 
 
-def _listed(parts: Sequence[str], last: str = " and ") -> str:
-    """Return a list as text, the end of a long one as a count."""
+def listed_names(parts: Sequence[str], last: str = " and ") -> str:
+    """Return a list as text; the end of a long one is a count."""
     if len(parts) > _MOST_NAMED:
         n_more = len(parts) - _MOST_NAMED
         parts = [*parts[:_MOST_NAMED], f"{n_more} more"]

@@ -40,12 +40,14 @@ from hyfdca.protocol.codec import (
 )
 from hyfdca.protocol.messages import Message
 from hyfdca.stages.alignment import messages as m
+from hyfdca.stages.alignment.admission import Admission, Placement
 from hyfdca.stages.alignment.aligned_table import (
     AlignedTable,
     column_tokens,
     row_tokens,
 )
 from hyfdca.stages.alignment.blank_cells import SharedBlanks, first_blank
+from hyfdca.stages.alignment.compared import ComparedGroups
 from hyfdca.stages.alignment.hints import RoundedCells
 from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
@@ -54,18 +56,21 @@ from hyfdca.stages.alignment.own_checks import (
     other_classes_of,
     refusal_of,
 )
-from hyfdca.stages.alignment.similar_ids import answer_id_forms
+from hyfdca.stages.alignment.similar_ids import ShownForms
+from hyfdca.stages.alignment.yes_or_no import answer_numbers
 
 
 class AlignmentClient:
-    """Answers from its own table; ``aligned`` is there once it knows its place.
+    """Answers from its own table; ``aligned`` exists once it knows its place.
 
     Parameters
     ----------
     pseudonyms : array (n_rows, 2), optional
-        Of its rows; by default those that the keys give its IDs.
+        The pseudonyms of its rows; by default those that the keys give its IDs.
     secrets : SetSecrets, optional
-        Needed if the study shares cells that some have blank.
+        Needed if the study shares values of blank cells.
+    admission : Admission, optional
+        By default the client accepts every place.
     """
 
     def __init__(
@@ -75,16 +80,19 @@ class AlignmentClient:
         settings: m.AlignmentSettings,
         pseudonyms: TokenArray | None = None,
         secrets: SetSecrets | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._table, self._keys, self._settings = table, keys, settings
-        self._secrets = secrets
+        self._secrets, self._admission = secrets, admission or Admission()
         self._classes = classes_of(table, settings)
         self._given_pseudonyms = pseudonyms
         self._pseudonyms: TokenArray | None = None  # then in the study's order
         self._aligned: AlignedTable | None = None
+        self._forms = ShownForms()
         self._rounded_by: dict[m.Line, RoundedCells] = {}
+        self._compared = ComparedGroups()
         self.order = np.empty(0, np.int64)  # its rows, in the study's order
-        self._columns = np.empty(0, np.int64)  # likewise
+        self.columns = np.empty(0, np.int64)  # likewise
 
     @property
     def handlers(self) -> Handlers:
@@ -92,6 +100,7 @@ class AlignmentClient:
         return {
             "rows": self._rows,
             "id forms": self._id_forms,
+            "numbers": lambda r: answer_numbers(self._table, r),
             "targets": self._target_tokens,
             "placement": self._place,
             "blanks": lambda r: m.BlankNotes(self._blanks.blanks(r)),
@@ -147,12 +156,12 @@ class AlignmentClient:
     def _id_forms(self, request: m.IdFormsRequest) -> m.IdForms:
         if self._settings.similar_ids != "refuse":
             raise RemoteProtocolError("the study does not compare similar IDs")
-        return answer_id_forms(self._table.ids, request, self._keys)
+        return self._forms.answer(self._table.ids, request, self._keys)
 
     def _target_tokens(self, _: Message) -> m.TargetTokens:
         table, pseudonyms = self._table, self._pseudonyms
         if pseudonyms is None or table.labels is None:
-            raise RemoteProtocolError("labels are asked for before rows, or of nobody")
+            raise RemoteProtocolError("labels are requested before rows, or none exist")
         settings, tokens = self._settings, []
         is_number = settings.task == "regression"
         columns = texts_by_column(table, is_number, settings.rounds_targets)
@@ -172,13 +181,14 @@ class AlignmentClient:
         own = _own_cells(notice, (len(rows), len(columns)))
         counts_rows = unpack_bits(notice.counts_rows, own.owns.shape[:1])
         if table.labels is None and counts_rows.any():
-            raise RemoteProtocolError("a client without labels is to count losses")
+            raise RemoteProtocolError("a client is to count losses, but has no labels")
         if notice.counts_bias and not counts_rows.any():
-            raise RemoteProtocolError("a client without the bias is to count it")
+            raise RemoteProtocolError("a client is to count the bias, which it lacks")
         counts_columns = unpack_bits(notice.counts_columns, own.owns.shape[1:])
-        targets = self._targets(notice, rows)
+        is_rounded = self._rounds(notice, len(rows))
+        targets = self._targets(notice, rows, is_rounded)
         features = tuple(table.features[column] for column in columns.tolist())
-        self._aligned = AlignedTable(
+        aligned = AlignedTable(
             features=features,
             cells=table.cells[rows][:, columns],
             targets=targets,
@@ -190,8 +200,10 @@ class AlignmentClient:
             n_samples=notice.n_samples,
             levels=_levels(table, features, notice.categories),
         )
+        self._admission.place(Placement(aligned, rows, columns, is_rounded))
+        self._aligned = aligned
         self._pseudonyms = self._pseudonyms[rows]
-        self.order, self._columns = rows, columns
+        self.order, self.columns = rows, columns
 
     def _placed(self, payload: memoryview) -> IntArray:
         """Return the rows that have a place, if only rows without a label have none."""
@@ -205,19 +217,25 @@ class AlignmentClient:
             raise RemoteProtocolError("other rows are left out than those to leave out")
         return rows
 
-    def _targets(self, notice: m.PlacementNotice, rows: IntArray) -> Targets | None:
-        """Return the targets of this client's rows, rounded where it is told to."""
+    def _rounds(self, notice: m.PlacementNotice, n_rows: int) -> BoolArray:
+        """Return of which rows the server has targets rounded."""
+        if notice.rounded is None:
+            return np.zeros(n_rows, dtype=bool)
+        if not self._settings.rounds_targets:
+            raise RemoteProtocolError("the study does not round labels")
+        return unpack_bits(notice.rounded, (n_rows,))
+
+    def _targets(
+        self, notice: m.PlacementNotice, rows: IntArray, is_rounded: BoolArray
+    ) -> Targets | None:
+        """Return the targets of this client's rows, rounded where the server asks."""
         self._check_classes(notice.classes)
         table, settings = self._table, self._settings
-        if notice.rounded is not None and not settings.rounds_targets:
-            raise RemoteProtocolError("the study does not round labels")
         if table.labels is None:
             return None
         targets = targets_of(table, notice.classes, settings.positive, settings.targets)
         targets = targets.of_rows(rows)
-        if notice.rounded is None:
-            return targets
-        return targets.rounded(unpack_bits(notice.rounded, (len(rows),)))
+        return targets.rounded(is_rounded) if is_rounded.any() else targets
 
     def _check_classes(self, classes: list[str]) -> None:
         """Refuse classes that cannot be those of this client's labels."""
@@ -235,36 +253,45 @@ class AlignmentClient:
     def _blanks(self) -> SharedBlanks:
         if self._settings.blank_cells != "share" or self._secrets is None:
             raise RemoteProtocolError("the study does not share cells that are blank")
-        orders = (self.order, self._columns)
+        orders = (self.order, self.columns)
         placed = (self.aligned, self._placed_pseudonyms)
-        return SharedBlanks(self._table, orders, *placed, self._secrets)
+        secrets, share = self._secrets, self._admission.share
+        return SharedBlanks(self._table, orders, *placed, secrets, share)
 
     def _fill(self, request: m.FillRequest) -> m.Filled:
         table, before = self._blanks.filled(request), self.aligned
         levels = {name: table.levels.get(name, ()) for name in before.levels}
-        cells = table.cells[self.order][:, self._columns]
+        cells = table.cells[self.order][:, self.columns]
         self._table, self._aligned = table, replace(before, cells=cells, levels=levels)
         n_blank, column = first_blank(self._aligned)
         return m.Filled(first_blank(before)[0] - n_blank, n_blank, column)
 
     def _cells(self, request: m.CellsRequest) -> m.CellTokens:
+        columns, is_wanted = _rectangles(request, self.aligned.own)
+        shown = "cells", request.by, request.hints is not None
+        with self._compared.once(shown, columns):
+            return self._tokens(request, columns, is_wanted)
+
+    def _tokens(
+        self, request: m.CellsRequest, columns: IntArray, is_wanted: BoolArray
+    ) -> m.CellTokens:
         table, own = self.aligned, self.aligned.own
-        columns, is_wanted = _rectangles(request, own)
         if request.hints is not None:
             others = _listed(is_wanted & ~own.owns[:, columns], columns)
             table = self._rounded(request.by).table(*others, request.hints)
-        secrets = self._placed_pseudonyms, self._keys
+        given = self._placed_pseudonyms, self._keys, request.hints is not None
         if request.by == "column":
-            tokens = column_tokens(table, _listed(is_wanted, columns), *secrets)
+            tokens = column_tokens(table, _listed(is_wanted, columns), *given)
         else:
-            by_row = row_tokens(table, columns, *secrets)
+            by_row = row_tokens(table, columns, *given)
             tokens = by_row[is_wanted[own.row_groups].T]
         return m.CellTokens(pack_tokens(tokens))
 
     def _hints(self, request: m.HintsRequest) -> m.Hints:
         columns, is_wanted = _rectangles(request, self.aligned.own)
         rounded = self._rounded(request.by)
-        return m.Hints(rounded.hints(*_listed(is_wanted, columns)))
+        with self._compared.once(("hints", request.by, True), columns):
+            return m.Hints(rounded.hints(*_listed(is_wanted, columns)))
 
     @property
     def _placed_pseudonyms(self) -> TokenArray:
@@ -284,7 +311,7 @@ class AlignmentClient:
 def _rectangles(
     request: m.CellsRequest | m.HintsRequest, own: OwnCells
 ) -> tuple[IntArray, BoolArray]:
-    """Return the column groups of a request, and which row groups of each it means."""
+    """Return the column groups of a request, and the row groups it names for each."""
     columns = unpack_indices(request.columns, own.owns.shape[1])
     return columns, unpack_bits(request.rows, (own.owns.shape[0], len(columns)))
 
@@ -317,7 +344,7 @@ def _levels(
 ) -> dict[str, tuple[str, ...]]:
     """Return the levels of the columns that are categories in the study.
 
-    A column that is blank here may be one elsewhere.
+    A column that is blank here may be a category elsewhere.
     """
     named: set[str] = set()
     if categories is not None:

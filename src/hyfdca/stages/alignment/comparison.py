@@ -1,4 +1,4 @@
-"""Tokens of what several clients hold, compared by a server that cannot read them."""
+"""Compares tokens of what several clients hold, without reading them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_TOKENS = 1 << 21  # of a client in one answer, unless one column group has
 
 
 class TokenComparison:
-    """Tokens of samples that several clients hold, against those of one of them."""
+    """Tokens of samples that several clients hold, against those of their owners."""
 
     def __init__(self, layout: Layout) -> None:
         self._n_clients = layout.n_clients
@@ -146,7 +146,7 @@ class CellComparison:
 
 
 def _batches(holders: Sequence[CellHolders]) -> Iterator[list[int]]:
-    """Return column groups that are asked for together, by number on the axis."""
+    """Return column groups that are requested together, by number on the axis."""
     sizes: dict[int, int] = {}
     for own in holders:
         for column in own.columns[own.is_shared.any(axis=0)].tolist():
@@ -160,7 +160,7 @@ def _batches(holders: Sequence[CellHolders]) -> Iterator[list[int]]:
 
 
 def _places(own: CellHolders, columns: Sequence[int]) -> IntArray:
-    """Return those of a client's column groups that it is to be asked for."""
+    """Return which of a client's column groups to request."""
     is_asked = np.isin(own.columns, columns) & own.is_shared.any(axis=0)
     return np.flatnonzero(is_asked)
 

@@ -1,4 +1,4 @@
-"""What rows that are set aside must have in common with the training rows."""
+"""Checks rows that are set aside against the training rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _REMEDY = "change holdout, salt or the holdout_column, or leave [evaluation] out
 
 @dataclass(frozen=True)
 class TrainedRows:
-    """What is known of the training rows when those set aside are aligned.
+    """What is known about the training rows when those set aside are aligned.
 
     Parameters
     ----------
     classes : tuple of str
         Empty for regression.
     pseudonyms : sequence of arrays (rows, 2)
-        Of each client's training rows, under the same key.
+        Pseudonyms of each client's training rows, under the same key.
     """
 
     classes: tuple[str, ...]
@@ -81,7 +81,7 @@ class TrainedRows:
 
 
 def check_some_held_out(is_labelled: BoolArray) -> None:
-    """Refuse to test a model on no row.
+    """Refuse to test a model on no rows.
 
     Raises
     ------

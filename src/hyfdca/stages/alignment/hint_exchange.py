@@ -1,4 +1,4 @@
-"""The server passes hints on how to round cells from owners to the other holders."""
+"""Passes hints on how to round cells from owners to the other holders."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ask_hints(
 
 
 class Rectangles:
-    """Names rectangles of cells in a way that is the same for all of their holders."""
+    """Gives rectangles of cells names that are the same for all holders."""
 
     def __init__(
         self,

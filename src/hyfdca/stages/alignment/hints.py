@@ -4,7 +4,8 @@ A row group and a column group form a rectangle of cells, which one client owns.
 hint to the other holders says on which of two grids each cell is rounded. Cells of
 zeros are not stored and need none. So a hint has, by row, how many cells are stored,
 and then one bit for each. A row with another number of cells differs anyway. Where
-tokens are by column, so are hints: they have the same for every column.
+tokens are by column, so are hints: they have the same for every column. The server sees
+how long a hint is, so it is filled up as if more cells were stored.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ import scipy.sparse as sp
 
 from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.crypto.keys.notes import NoteError, open_note, seal_note
+from hyfdca.crypto.keys.pseudonyms import group_digests
 from hyfdca.protocol.codec import RemoteProtocolError, pack_bits, unpack_bits
 from hyfdca.stages.alignment.aligned_table import AlignedTable
+from hyfdca.stages.alignment.lengths import padded_count
 from hyfdca.stages.alignment.messages import Line
 from hyfdca.stages.alignment.rounding import choose_grids, round_values
 
 _COUNT = np.dtype("<u4")
+_LEAST = 1 << 16  # bits of a hint, unless its rectangle has fewer cells
 
 
 class RoundedCells:
@@ -31,9 +35,10 @@ class RoundedCells:
     Parameters
     ----------
     pseudonyms : array (rows, 2)
-        In the order of the table; with ``key`` they bind a hint to its rectangle.
+        Pseudonyms in the order of the table; with ``key``, they bind a hint to its
+        rectangle.
     by : {"row", "column"}
-        What a hint is by: the *lines* of the table, in the following.
+        What a hint goes by: below, these are the *lines* of the table.
     """
 
     def __init__(
@@ -76,7 +81,7 @@ class RoundedCells:
 
     @cached_property
     def _stored(self) -> sp.csr_array:
-        """All cells but zeros, in the order that all holders have them in."""
+        """All cells but zeros, in the order that all holders share."""
         stored = self._table.cells.copy()
         stored.eliminate_zeros()
         stored.sort_indices()
@@ -153,11 +158,26 @@ class RoundedCells:
     def _hint(self, row_group: int, column_group: int) -> bytes:
         cells = self._cells_of(row_group, column_group)
         _, counts = self._counts(row_group, column_group, cells)
-        bits = pack_bits(self._own_choice[cells])
-        return counts.astype(_COUNT).tobytes() + bytes(bits)
+        bits = np.zeros(self._n_bits(row_group, column_group, len(cells)), dtype=bool)
+        bits[: len(cells)] = self._own_choice[cells]
+        return counts.astype(_COUNT).tobytes() + bytes(pack_bits(bits))
+
+    def _n_bits(self, row_group: int, column_group: int, n_stored: int) -> int:
+        """Return the length of a hint about that many stored cells."""
+        rows, columns = self._sizes
+        n_cells = int(rows[row_group] * columns[column_group])
+        if n_stored > n_cells:
+            raise RemoteProtocolError("a hint is about more cells than there are")
+        return padded_count(n_stored, n_cells, _LEAST)
+
+    @cached_property
+    def _sizes(self) -> tuple[IntArray, IntArray]:
+        """How many rows and columns their groups have."""
+        own = self._table.own
+        return np.bincount(own.row_groups), np.bincount(own.column_groups)
 
     def _opened(self, row_group: int, column_group: int, hint: memoryview) -> BoolArray:
-        """Return the grid of each stored cell of a rectangle, as its owner says."""
+        """Return the grid of each stored cell of a rectangle, as its owner chose it."""
         content = self._content(row_group, column_group, hint)
         cells = self._cells_of(row_group, column_group)
         ranks, counts = self._counts(row_group, column_group, cells)
@@ -165,7 +185,8 @@ class RoundedCells:
         if len(content) < size:
             raise RemoteProtocolError("a hint is cut off")
         theirs = np.frombuffer(content[:size], _COUNT).astype(np.int64)
-        bits = unpack_bits(content[size:], (int(theirs.sum()),))
+        n_bits = self._n_bits(row_group, column_group, int(theirs.sum()))
+        bits = unpack_bits(content[size:], (n_bits,))
         # Within a line the bits are in the order of the cells.
         within = np.arange(len(ranks)) - (np.cumsum(counts) - counts)[ranks]
         places = (np.cumsum(theirs) - theirs)[ranks] + within
@@ -184,16 +205,14 @@ class RoundedCells:
             raise RemoteProtocolError(f"a hint is invalid: {error}") from None
 
     def _place(self, row_group: int, column_group: int) -> bytes:
-        """Return what all holders of a rectangle call it: its first row and column."""
-        rows, columns = self._first
-        row, column = rows[row_group], columns[column_group]
-        word = self._table.words[[column]]
-        which = bytes(self._pseudonyms[row].data) + bytes(word.data)
-        return which + self._by.encode()
+        """Return the name of a rectangle at all holders: all its rows and columns."""
+        rows, columns = self._digests
+        return bytes(rows[row_group].tobytes() + columns[column_group].tobytes())
 
     @cached_property
-    def _first(self) -> tuple[IntArray, IntArray]:
-        """The first row of each row group, the first column of each column group."""
-        own = self._table.own
-        rows = np.unique(own.row_groups, return_index=True)[1]
-        return rows, np.unique(own.column_groups, return_index=True)[1]
+    def _digests(self) -> tuple[TokenArray, TokenArray]:
+        """The digests of row groups and of column groups."""
+        own, about = self._table.own, f"hints by {self._by}"
+        rows = group_digests(own.row_groups, self._pseudonyms, about, self._key)
+        words = self._table.words
+        return rows, group_digests(own.column_groups, words, about, self._key)

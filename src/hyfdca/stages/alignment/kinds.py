@@ -28,7 +28,7 @@ _LIKE = np.array([KINDS.index("number" if k == "boolean" else k) for k in KINDS]
 
 
 def pack_kinds(kinds: Sequence[Kind]) -> memoryview | None:
-    """Return kinds as bytes, one each; none if all are numbers."""
+    """Return kinds as bytes, one each; None if all are numbers."""
     return memoryview(bytes(map(KINDS.index, kinds))) if kinds else None
 
 
@@ -76,7 +76,7 @@ def agreed_kinds(
 
 
 def check_categorical(categorical: Sequence[str], features: Sequence[str]) -> None:
-    """Refuse a category of the study that is nobody's column."""
+    """Refuse a category of the study that is not a column of anybody."""
     known = set(features) if categorical else set()
     unknown = [name for name in categorical if name not in known]
     if unknown:

@@ -1,4 +1,4 @@
-"""Which rows have a label, and at which clients, as far as their tokens show it."""
+"""Which rows have a label, and at which clients, derived from tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Blanks:
 
 
 class LabelRows:
-    """What the tokens of all clients say of the rows of an axis.
+    """What the tokens of all clients show about the rows of an axis.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Equal pseudonyms matched: an axis, and each client's order on it."""
+"""Matches equal pseudonyms: an axis, and each client's order on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Matched:
     ----------
     axis : Axis
         Numbers follow the rank of the first holder, then the place in its table: they
-        are the same whatever the key of the pseudonyms is.
+        are the same for every key of the pseudonyms.
     orders : tuple of arrays (things held,)
         Each client's things in the order of the axis.
     """
@@ -32,7 +32,7 @@ class Matched:
     orders: tuple[IntArray, ...]
 
     def restricted(self, is_kept: BoolArray) -> Matched:
-        """Return the same without some things, as if nobody had them."""
+        """Return the matching without some things, as if nobody had them."""
         if is_kept.all():
             return self
         numbers = np.cumsum(is_kept) - 1
@@ -104,10 +104,10 @@ def _numbers(every: TokenArray, sizes: Mapping[int, int]) -> IntArray:
 def _sorted(every: TokenArray) -> tuple[IntArray, BoolArray]:
     """Return an order in which equal ones come together, by occurrence.
 
-    And whether each, in that order, is equal to the one before.
+    Also return whether each, in that order, equals the one before.
     """
     high, low = every.T
-    # One word nearly always tells pseudonyms apart, in a third of the time.
+    # One word nearly always distinguishes pseudonyms, in a third of the time.
     order = np.argsort(high, kind="stable")
     is_same = _equals_last(high[order])
     if np.any(is_same & ~_equals_last(low[order])):

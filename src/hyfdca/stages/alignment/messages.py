@@ -1,4 +1,4 @@
-"""What both halves of the alignment know, and the messages between them."""
+"""The settings of the alignment, and the messages between its two halves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from hyfdca.data.id_forms import ID_FORMS, IdForm
 from hyfdca.data.labels import Task
+from hyfdca.data.tables import LONGEST_NAME
 from hyfdca.data.targets import TargetSettings
 from hyfdca.protocol.messages import Message, Number, Rank, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
@@ -17,7 +18,6 @@ MOST_CLASSES = 1000  # that max_classes may allow
 MOST_COMPARED_CLASSES = 32  # beside a positive one
 _USUAL_CLASSES = 20
 _SINGLE_PRECISION = 2.0**-24  # the relative error of rounding to it
-LONGEST_NAME = 1000  # characters of the name of a class or a feature
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 ClassList = Annotated[list[Name], msgspec.Meta(max_length=MOST_CLASSES)]
@@ -30,7 +30,7 @@ Line = Literal["row", "column"]  # over whose cells a token is
 
 @dataclass(frozen=True)
 class AlignmentSettings:
-    """What a study says of its alignment; each party has its own copy.
+    """A study's settings for the alignment; each party has its own copy.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ class AlignmentSettings:
     hide_feature_names : bool
         Show the server keyed pseudonyms of feature names.
     allow_unshared : bool
-        Let organisations take part that share no ID with others and lack features:
-        what they do not have is taken as zero.
+        Admit organisations that share no ID with others and lack features: what they
+        do not have is taken as zero.
     disagreeing_cells : {"refuse", "first"}
         What to do if organisations have different values of a cell: stop, or count
         that of the lowest-ranked one, as for every cell held twice, without comparing.
     cell_tolerance : float
-        Values of a cell whose relative difference is at most this are not different.
+        Values of a cell count as equal if their relative difference is at most this.
         Labels that are numbers, weights and offsets are compared in single precision
         if it allows for that.
     blank_cells : {"refuse", "share"}
@@ -56,22 +56,22 @@ class AlignmentSettings:
         cells are shared; otherwise tables were refused when they were read.
     similar_ids : {"refuse", "allow"}
         What to do if many more rows of two organisations would match if their IDs were
-        written alike: stop, or take them as different rows without looking.
+        written alike: stop, or treat them as different rows without checking.
     uncovered : {"refuse", "mean", "zero"}
         What to do about cells that no organisation holds: stop, or take them as the
-        mean of their column or as zero, whichever the scaling makes of nothing.
+        mean of their column or as zero, depending on the scaling.
     needs_labels : bool
-        Leave rows out that no organisation has the label of.
+        Leave out rows whose label no organisation has.
     max_classes : int or None
-        Refuse more; by default more than 20, and any that is a fraction: such labels
-        are rather the numbers of a regression.
+        Refuse more; by default more than 20, and fractions: such labels are probably
+        the numbers of a regression.
     targets : TargetSettings
-        What belongs to a label, and who may learn it.
+        The parts of a label, and who may learn them.
     categorical : tuple of str
-        Columns that the study names as categories; each must be a column of somebody.
+        Columns that the study names as categories; each must exist somewhere.
     is_held_out : bool
-        The rows are those set aside, which only test a model: each row counts where
-        its label is, and an organisation may have none.
+        Whether the rows are those set aside, which only test a model: each row counts
+        where its label is, and an organisation may have none.
     """
 
     task: Task
@@ -102,12 +102,12 @@ class AlignmentSettings:
 
     @property
     def rounds_targets(self) -> bool:
-        """Whether numbers beside the cells are the same in single precision."""
+        """Whether numbers other than cells are compared in single precision."""
         return self.cell_tolerance >= _SINGLE_PRECISION
 
 
 class Rows(Message, tag="rows", frozen=True):
-    """What a client shows of its rows, columns and labels."""
+    """What a client shows about its rows, columns and labels."""
 
     pseudonyms: Annotated[memoryview, Seen("pseudonyms")]  # uint64, two per row
     features: Annotated[list[Name], Seen("feature names")]
@@ -116,15 +116,15 @@ class Rows(Message, tag="rows", frozen=True):
     ]  # uint64, two per column, instead of names
     label_tokens: Annotated[
         memoryview | None, Seen("label tokens")
-    ]  # uint64, one per row, NO_LABEL and NO_WEIGHT among them; none without labels
+    ]  # uint64, one per row, NO_LABEL and NO_WEIGHT among them; None without labels
     classes: Annotated[ClassList, Seen("class names")]
-    has_rest: Annotated[bool, Seen("numbers")]  # of classes, beside the positive one
+    has_rest: Annotated[bool, Seen("numbers")]  # of classes, besides the positive one
     kinds: Annotated[memoryview | None, Seen("feature kinds")] = (
-        None  # uint8, one per column; none if all are numbers
+        None  # uint8, one per column; None if all are numbers
     )
-    has_blanks: Annotated[bool, Seen("numbers")] = False  # cells, somewhere
+    has_blanks: Annotated[bool, Seen("numbers")] = False  # whether any cell is blank
     other_classes: Annotated[memoryview | None, Seen("class pseudonyms")] = (
-        None  # uint64, two per class beside the positive one; none if there are many
+        None  # uint64, two per class besides the positive one; None if there are many
     )
 
 
@@ -135,6 +135,7 @@ class Refused(Message, tag="refused", frozen=True):
         Literal[
             "repeated",
             "no numbers",
+            "signs",
             "classes",
             "fractions",
             "long names",
@@ -162,6 +163,20 @@ class IdForms(Message, frozen=True):
     pseudonyms: Annotated[
         list[memoryview], Seen("form pseudonyms")
     ]  # uint64, two per ID, sorted: their order shows nothing of the rows'
+
+
+class NumbersRequest(Message, frozen=True):
+    """Ask about a client's columns of numbers that are yes and no elsewhere."""
+
+    columns: Annotated[
+        memoryview, Seen("placement")
+    ]  # uint32, ascending: by the client's own numbers
+
+
+class Numbers(Message, frozen=True):
+    """The columns among them that have other numbers than 0 and 1."""
+
+    columns: Annotated[memoryview, Seen("feature kinds")]  # uint32, ascending
 
 
 class TargetTokens(Message, frozen=True):
@@ -204,7 +219,7 @@ class PlacementNotice(Message, frozen=True):
     ]  # if the study has one: to count its weight
     classes: Annotated[ClassList, Seen("class names")]
     categories: Annotated[memoryview | None, Seen("feature kinds")] = (
-        None  # bits, by column: a category; none if no column is
+        None  # bits, by column: a category; None if no column is
     )
     rounded: Annotated[memoryview | None, Seen("placement")] = (
         None  # bits, by row: label, weight and offset are taken in single precision
@@ -222,13 +237,13 @@ class CommonCells(Message, frozen=True):
 
 
 class KnownRequest(CommonCells, frozen=True):
-    """Ask for the values of cells that these clients have blank."""
+    """Ask for the values of cells that are blank at these clients."""
 
     notes: Annotated[list[memoryview], Seen("blank cells")]  # by partner
 
 
 class FillRequest(CommonCells, frozen=True):
-    """What these clients know of the cells that the receiver has blank."""
+    """These clients' values of cells that are blank at the receiver."""
 
     notes: Annotated[list[memoryview], Seen("filled cells")]  # by partner
 
@@ -240,7 +255,7 @@ class BlankNotes(Message, frozen=True):
 
 
 class KnownNotes(Message, frozen=True):
-    """Values of cells that others have blank, sealed for each of them."""
+    """Values of cells that are blank at others, sealed for each of them."""
 
     notes: Annotated[list[memoryview], Seen("filled cells")]  # by partner
 
@@ -308,9 +323,12 @@ PLACED = ("placement", "blanks", "known cells", "fill cells")
 PHASES: Phases = {
     "rows": Phase(Message, (Rows, Refused), (START,)),
     "id forms": Phase(IdFormsRequest, (IdForms,), ("rows", "id forms")),
-    "targets": Phase(Message, (TargetTokens,), ("rows", "id forms")),
-    "placement": Phase(PlacementNotice, after=("rows", "id forms", "targets")),
-    # What some have blank and others know, if the study shares it
+    "numbers": Phase(NumbersRequest, (Numbers,), ("rows", "id forms")),
+    "targets": Phase(Message, (TargetTokens,), ("rows", "id forms", "numbers")),
+    "placement": Phase(
+        PlacementNotice, after=("rows", "id forms", "numbers", "targets")
+    ),
+    # Values of blank cells that others know, if the study shares them
     "blanks": Phase(CommonCells, (BlankNotes,), ("placement",)),
     "known cells": Phase(KnownRequest, (KnownNotes,), ("placement", "blanks")),
     "fill cells": Phase(FillRequest, (Filled,), PLACED[:-1]),

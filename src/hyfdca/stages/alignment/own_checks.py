@@ -1,4 +1,4 @@
-"""What is wrong with a client's own table, before others have seen anything of it."""
+"""Checks a client's own table, before others have seen anything of it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from itertools import chain
 import numpy as np
 
 from hyfdca.data.labels import ClassNames, class_names, encode_numbers, is_fraction
-from hyfdca.data.tables import Table, bare_name
+from hyfdca.data.tables import LONGEST_NAME, Table, bare_name, parsed_number
 from hyfdca.data.target_columns import known_labels
-from hyfdca.data.words import NO_LABELS, are_dates
+from hyfdca.data.words import NO_LABELS, are_dates, looks_like_number
 from hyfdca.stages.alignment import messages as m
 
-_LARGEST_LABEL = 1e50  # of which sums and squares stay finite
+_LARGEST_LABEL = 1e50  # sums and squares of these stay finite
 
 
 def classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
@@ -27,9 +27,9 @@ def classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
 def other_classes_of(
     table: Table, settings: m.AlignmentSettings
 ) -> Sequence[str] | None:
-    """Return a client's classes beside the positive one; None if they are not compared.
+    """Return a client's classes but the positive one; None if they are not compared.
 
-    Labels of many values are not 0 and 1 for another client's no and yes.
+    Labels with many values cannot be 0 and 1 for another client's no and yes.
     """
     is_known = settings.task == "classification" and table.labels is not None
     if settings.positive is None or not is_known:
@@ -39,17 +39,17 @@ def other_classes_of(
 
 
 def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
-    """Return what is wrong with a client's own table, without the other clients."""
+    """Return what is wrong with a client's own table, regardless of other clients."""
     return refusal_of(table, classes_of(table, settings), settings)
 
 
 def refusal_of(
     table: Table, classes: ClassNames, settings: m.AlignmentSettings
 ) -> m.Refused | None:
-    """Return what is wrong with a client's own names and labels, if something is."""
+    """Return what is wrong with a client's own names and labels, if anything."""
     levels = chain.from_iterable(table.levels.values())
     names = (*table.features, *classes.names, *levels)
-    n_long = sum(not 0 < len(name) <= m.LONGEST_NAME for name in names)
+    n_long = sum(not 0 < len(name) <= LONGEST_NAME for name in names)
     if n_long:
         return m.Refused("long names", n_long)
     if len(classes.names) > settings.n_classes_allowed:
@@ -75,12 +75,16 @@ def _too_many(table: Table, classes: ClassNames) -> m.Refused:
 
 
 def _no_numbers(table: Table, n_bad: int) -> m.Refused:
-    is_date = are_dates(known_labels(table))
-    return m.Refused("dates" if is_date else "no numbers", n_bad)
+    labels = known_labels(table)
+    if are_dates(labels):
+        return m.Refused("dates", n_bad)
+    odd = [text for text in labels if parsed_number(text) is None]
+    is_written = bool(odd) and all(map(looks_like_number, odd))
+    return m.Refused("signs" if is_written else "no numbers", n_bad)
 
 
 def _n_twins(table: Table, settings: m.AlignmentSettings) -> int:
-    """Return how many labels are the positive one but for capitals or blanks."""
+    """Return how many labels equal the positive one except for capitals or blanks."""
     positive = settings.positive
     if positive is None:
         return 0
@@ -90,7 +94,7 @@ def _n_twins(table: Table, settings: m.AlignmentSettings) -> int:
 
 
 def _n_blank_words(table: Table, settings: m.AlignmentSettings) -> int:
-    """Return how many labels say that there is none, beside two classes or more."""
+    """Return how many labels mean "no label", beside two classes or more."""
     if settings.task == "regression":
         return 0
     counts = Counter(known_labels(table))

@@ -23,7 +23,7 @@ _FINEST = 1e-12  # finer steps would have numbers that are not exact
 
 
 def choose_grids(values: FloatArray, tolerance: float) -> BoolArray:
-    """Return for which values the shifted grid is better; none of them is zero."""
+    """Return for which values the shifted grid is better; no value is zero."""
     within = _places(values, tolerance) % 1.0
     return (within < 0.25) | (within >= 0.75)
 
@@ -31,7 +31,7 @@ def choose_grids(values: FloatArray, tolerance: float) -> BoolArray:
 def round_values(
     values: FloatArray, is_shifted: BoolArray, tolerance: float
 ) -> FloatArray:
-    """Return the step of each value on its grid as a number; none is zero.
+    """Return the step of each value on its grid as a number; no value is zero.
 
     Steps of the two grids, and of values of different sign, have different numbers.
     Missing values stay missing.
@@ -41,6 +41,6 @@ def round_values(
 
 
 def _places(values: FloatArray, tolerance: float) -> FloatArray:
-    """Return where values are on the first grid, in steps."""
+    """Return the positions of values on the first grid, in steps."""
     step = _STEP * max(tolerance, _FINEST)
     return np.asarray((np.log(np.abs(values)) + _ABOVE_ALL) / step)

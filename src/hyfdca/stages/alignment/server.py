@@ -1,6 +1,6 @@
 """Alignment, the server's half: it matches pseudonyms and sends each client its place.
 
-It comes before everything else, as a conversation of its own.
+It comes before everything else, as a separate conversation.
 
 | phase     | down                                 | up                               |
 |-----------|--------------------------------------|----------------------------------|
@@ -10,6 +10,8 @@ It comes before everything else, as a conversation of its own.
 |           |                                      | "no label", class names          |
 | id forms  | forms, to clients that share few     | pseudonyms of IDs in these forms |
 |           | rows                                 |                                  |
+| numbers   | columns of numbers that are yes and  | which have others than 0 and 1   |
+|           | no at another client                 |                                  |
 | targets   | to clients with labels, if some      | tokens of labels, weights and    |
 |           | differ                               | offsets, in single precision     |
 | placement | order of rows and columns, their     | -                                |
@@ -29,10 +31,10 @@ It comes before everything else, as a conversation of its own.
 
 The server sees which pseudonyms and tokens are equal, and who has no label of which
 row; it has no key. It learns how many cells are blank, but not which. Rows without a
-label anywhere, or of weight 0, get no place. A client is told nothing of others but
-groups of its own rows and columns, numbered as it has them, and whether it counts them.
-As rows are numbered by their first holder, it could learn from the order of those it
-shares in which order that one has them in its table.
+label anywhere, or of weight 0, get no place. All that a client learns about others is
+the groups of its own rows and columns, numbered in its own order, and whether it counts
+them. Since rows are numbered by their first holder, the order of shared rows tells a
+client in which order that holder has them in its table.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ from hyfdca.protocol.server_session import (
     ServerSession,
     reply_of,
 )
-from hyfdca.stages.alignment import checks
+from hyfdca.stages.alignment import checks, class_checks
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.blank_exchange import fill_blanks
 from hyfdca.stages.alignment.comparison import CellComparison
@@ -80,13 +82,14 @@ from hyfdca.stages.alignment.shown import (
 )
 from hyfdca.stages.alignment.similar_ids import find_similar_ids
 from hyfdca.stages.alignment.target_comparison import compare_targets
+from hyfdca.stages.alignment.yes_or_no import check_yes_or_no
 
 _Orders = tuple[IntArray, IntArray]  # of a client's rows and columns
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Who holds what of which problem, as far as a server knows it.
+    """The aligned problem, and who holds what, as far as a server knows.
 
     Parameters
     ----------
@@ -100,11 +103,11 @@ class Alignment:
         Labels that some clients lack and others have.
     is_rounded : array (samples,)
         Whether the label, weight and offset of each are taken in single precision,
-        because a holder has no more.
+        because a holder has no more digits.
     n_without_label, n_without_weight : int
         Rows that were left out: nobody has their label, or their weight is 0.
     n_filled : int
-        Cells that a client had blank and got from another one.
+        Blank cells of a client that got a value from another one.
     has_blanks : bool
         Whether any client has a blank cell.
     label_owners : array (samples,)
@@ -140,7 +143,7 @@ class AlignmentServer:
     Parameters
     ----------
     trained : TrainedRows, optional
-        Of rows set aside: what is known of the others.
+        What is known about the training rows, where rows set aside are aligned.
     """
 
     def __init__(
@@ -165,13 +168,14 @@ class AlignmentServer:
         columns = match({c: own.features for c, own in enumerate(shown)})
         labels = label_rows_of(shown, rows)
         every = self._every(shown, rows, columns)
+        yield from check_yes_or_no(self._names, shown, columns, self._session)
         is_rounded = np.zeros(rows.axis.n_items, dtype=bool)
         if self._settings.needs_labels:
             is_rounded = yield from self._compare_labels(every, rows, labels)
         alignment, orders = self._matched(shown, (rows, columns), labels, is_rounded)
         blank = [client for client, own in enumerate(shown) if own.has_blanks]
-        del shown, rows  # large, and not needed once they are matched
         layout = alignment.layout
+        del shown, rows  # large, and not needed once they are matched
         holders = cell_holders(layout.samples, layout.features)
         notices = {
             client: _notice(alignment, client, own, holders[client])
@@ -190,7 +194,7 @@ class AlignmentServer:
     def _filled(
         self, alignment: Alignment, replies: Mapping[int, m.Filled]
     ) -> Alignment:
-        """Note how many cells got a value; refuse those that stay blank, if need be."""
+        """Note how many cells got a value; refuse those that stay blank, if needed."""
         for client, reply in replies.items():
             own = alignment.layout.features.items[client]
             if reply.n_blank and not reply.column < len(own):
@@ -233,7 +237,7 @@ class AlignmentServer:
     def _compare_labels(
         self, every: Layout, rows: Matched, labels: LabelRows
     ) -> Conversation[BoolArray]:
-        """Check all rows' labels; return which of them holders are to round."""
+        """Check all rows' labels; return which ones holders must round."""
         names, settings = self._names, self._settings
         columns = settings.targets.columns
         compared = yield from compare_targets(
@@ -266,7 +270,7 @@ class AlignmentServer:
         labels: LabelRows,
         is_rounded: BoolArray,
     ) -> tuple[Alignment, list[_Orders]]:
-        """Match what was shown; return each client's orders of rows and columns too."""
+        """Match what was shown; also return each client's order of rows and columns."""
         rows, columns = matched
         if self._settings.needs_labels:
             rows = rows.restricted(labels.is_labelled)
@@ -284,7 +288,7 @@ class AlignmentServer:
         labels: LabelRows,
         is_rounded: BoolArray,
     ) -> Alignment:
-        """Return what is known of the rows that remain, if they make a study."""
+        """Return the alignment of the remaining rows, if they make a study."""
         features = names_of(shown, columns)
         kinds = self._agreed_kinds(shown, columns, features)
         if self._settings.uncovered == "refuse":
@@ -339,15 +343,18 @@ class AlignmentServer:
             self._trained.check_classes((own.classes for own in shown), positive)
             return self._trained.classes
         classes = common_classes((own.classes for own in shown), positive)
-        checks.check_classes(classes, self._settings, layout.samples.n_items)
+        class_checks.check_classes(classes, self._settings, layout.samples.n_items)
+        class_checks.check_spelling(self._names, [own.classes.names for own in shown])
         if self._settings.max_classes is not None:
             return classes
         if positive is None:
-            checks.check_linked(self._names, [own.classes.names for own in shown])
+            class_checks.check_linked(self._names, [own.classes.names for own in shown])
         else:
             own_classes = [own.classes for own in shown]
             others = [own.other_classes for own in shown]
-            checks.check_linked_to_positive(self._names, own_classes, others, positive)
+            class_checks.check_linked_to_positive(
+                self._names, own_classes, others, positive
+            )
         return classes
 
 

@@ -1,4 +1,4 @@
-"""What clients have shown of their rows, columns and labels, checked one by one."""
+"""What clients have shown about their rows, columns and labels, checked one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hyfdca.stages.alignment.matching import Matched, unpack_pseudonyms
 
 @dataclass(frozen=True)
 class Shown:
-    """What a client has shown, checked as far as that goes without the others."""
+    """What a client has shown, checked as far as possible without the others."""
 
     pseudonyms: TokenArray
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ def read_shown(reply: m.Rows, settings: m.AlignmentSettings) -> Shown:
 
 
 def label_rows_of(shown: Sequence[Shown], rows: Matched) -> LabelRows:
-    """Return what the clients' tokens say of the rows."""
+    """Return what the clients' tokens show about the rows."""
     tokens = [
         None if own.label_tokens is None else own.label_tokens[order]
         for own, order in zip(shown, rows.orders, strict=True)
@@ -91,7 +91,7 @@ def _classes(
 def _other_classes(
     reply: m.Rows, settings: m.AlignmentSettings, classes: ClassNames
 ) -> frozenset[bytes] | None:
-    """Return the pseudonyms of a client's classes beside the positive one, if shown."""
+    """Return the pseudonyms of a client's classes but the positive one, if shown."""
     if reply.other_classes is None:
         return None
     pseudonyms = unpack_pseudonyms(reply.other_classes)

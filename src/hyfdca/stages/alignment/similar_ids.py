@@ -2,9 +2,9 @@
 
 If two clients share fewer rows than they could, they are asked for pseudonyms of their
 IDs in a form without leading zeros, capitals, blanks and the like. If many more of
-these are equal, the tables were meant to meet and did not. Both clients are then asked
+these are equal, the tables were meant to match but did not. Both clients are then asked
 for single forms, which gives the reason. The server sees how many IDs would match, but
-not of which rows they are. Of large tables all this is done with a sample of the IDs.
+not to which rows they belong. For large tables, a sample of the IDs is used.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class SimilarIds:
     ----------
     pair : tuple of int
     n_rows : int
-        Of the smaller table.
+        Rows of the smaller table.
     n_shared : int
         Rows that they share.
     n_similar : int
         Further rows that they would share; an estimate if ``is_estimate``.
     reasons : tuple of str
-        The forms in which many IDs match; empty if it takes several of them at once.
+        The forms in which many IDs match; empty if several forms are needed at once.
     """
 
     pair: tuple[int, int]
@@ -56,23 +56,45 @@ class SimilarIds:
     reasons: tuple[IdForm, ...]
 
 
-def answer_id_forms(
-    ids: Sequence[str], request: m.IdFormsRequest, keys: AlignmentKeys
-) -> m.IdForms:
-    """Return a client's answer: its IDs in each form, as pseudonyms."""
-    chosen = list(sampled(ids, request.every))
-    return m.IdForms(
-        [
-            pack_tokens(form_pseudonyms(map(ID_FORMS[f], chosen), _NUMBERS[f], keys))
-            for f in request.forms
-        ]
-    )
+class ShownForms:
+    """What a client has shown of its IDs in simpler forms.
+
+    A server asks for one sample, and for each form once. Further samples would say
+    more about each ID than that it is in one.
+    """
+
+    def __init__(self) -> None:
+        self._every: int | None = None
+        self._forms: set[IdForm] = set()
+
+    def answer(
+        self, ids: Sequence[str], request: m.IdFormsRequest, keys: AlignmentKeys
+    ) -> m.IdForms:
+        """Return a client's answer: its IDs in each form, as pseudonyms.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If it was asked for another sample before, or for one of the forms.
+        """
+        forms = [*self._forms, *request.forms]
+        if self._every not in (None, request.every) or len(set(forms)) < len(forms):
+            raise RemoteProtocolError(
+                "IDs in a simpler form are asked for twice, or of another sample"
+            )
+        self._every, self._forms = request.every, set(forms)
+        chosen = list(sampled(ids, request.every, keys.samples))
+        shown = (
+            form_pseudonyms(map(ID_FORMS[form], chosen), _NUMBERS[form], keys)
+            for form in request.forms
+        )
+        return m.IdForms(list(map(pack_tokens, shown)))
 
 
 def find_similar_ids(
     rows: Axis, session: ServerSession
 ) -> Conversation[SimilarIds | None]:
-    """Return the pair of clients with the most similar IDs, if it has many."""
+    """Return the pair of clients with the most similar IDs, if there are many."""
     shared = shared_counts(rows)
     suspects = _suspects(shared)
     if not len(suspects):
@@ -126,12 +148,12 @@ def _suspects(shared: IntArray) -> IntArray:
 
 
 def _every(sizes: IntArray) -> int:
-    """Return in how many IDs one is compared, a power of two."""
+    """Return the sampling rate, one in this many IDs; a power of two."""
     return 1 << max((int(sizes.min()) // _ENOUGH).bit_length() - 1, 0)
 
 
 def _reasons(found: Sequence[int], n_similar: int, many: int) -> tuple[IdForm, ...]:
-    """Return the form that alone makes all similar IDs match, or those with many.
+    """Return the one form that makes all similar IDs match, or those that match many.
 
     Parameters
     ----------
@@ -152,7 +174,7 @@ class _Asking:
     sizes : array (clients,)
         How many rows each client has.
     every : int
-        In how many IDs one is compared.
+        One in this many IDs is compared.
     """
 
     session: ServerSession

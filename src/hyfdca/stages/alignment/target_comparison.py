@@ -1,9 +1,9 @@
-"""Labels, weights and offsets that several clients have, compared by their tokens.
+"""Compares labels, weights and offsets that several clients have, by tokens.
 
 Each row has one token over all of them. Only if these differ are clients asked for a
-token of each, in single precision: it gives the columns that differ, or that nothing
-but the precision does. In this case all holders round the rows concerned, so that the
-problem is the same for all of them, to the last bit.
+token of each, in single precision: it shows which columns differ, or that only the
+precision does. In that case all holders round the rows concerned, so that the problem
+is the same for all of them, to the last bit.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from hyfdca.stages.alignment.label_rows import LabelRows
 
 @dataclass(frozen=True)
 class ComparedTargets:
-    """What the clients' tokens say.
+    """The result of comparing tokens.
 
     Parameters
     ----------
     counts : dict
         Rows that differ, by pairs of clients.
     columns : tuple of str
-        What differs in them: "label", "weight", "offset".
+        The columns that differ: "label", "weight", "offset".
     is_rounded : array (samples,) of bool
         Rows that do not differ once they are rounded.
     """
@@ -57,7 +57,7 @@ def compare_targets(
     orders : sequence of arrays
         Each client's rows in the order of its samples.
     columns : sequence of str
-        What is compared.
+        The columns to compare.
     """
     exact = TokenComparison(layout)
     _add(exact, layout, labels, labels.tokens)

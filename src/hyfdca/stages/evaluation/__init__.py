@@ -1,1 +1,1 @@
-"""The model on rows that were set aside: scores at their label holders, sealed sums."""
+"""Tests the model on rows set aside: scores at their label holders, sealed sums."""

@@ -1,4 +1,4 @@
-"""What a client has answered about rows set aside, so that no server gets more of it.
+"""Records what a client has answered about rows set aside, so that it adds no more.
 
 Theory of operation. A failure repeats a test as a whole. With an honest server it then
 has the same scores and the same questions, bit for bit. So a client answers the same
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.stages.evaluation import messages as m
 
 _DIGEST_BYTES = 16
@@ -38,11 +38,11 @@ class AnsweredRecord(msgspec.Struct, frozen=True):
     Parameters
     ----------
     owners : bytes
-        Of who has the label of each row; empty before the first test or point.
+        The digest of who has each row's label; empty before the first test or point.
     scores : bytes
-        Of the scores of the client's own rows; empty before the first test.
+        The digest of the scores of the client's own rows; empty before the first test.
     questions : dict of str to list of bytes
-        By phase.
+        The digests of questions, by phase.
     """
 
     owners: bytes = b""
@@ -58,7 +58,7 @@ class Answered:
     read, write : callable
         The record of the run, which outlives the process.
     is_rehearsal : bool
-        All parties belong to one person, who may test as many models as they like.
+        Whether all parties belong to one person, who may test any number of models.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Answered:
         self._read, self._write, self._is_rehearsal = read, write, is_rehearsal
 
     def begin_test(self) -> None:
-        """Note that a model is sent; what was answered stays, but in a rehearsal."""
+        """Note that a model is sent; the record stays, except in a rehearsal."""
         if self._is_rehearsal:
             self._write(AnsweredRecord(owners=self._read().owners))
 
@@ -79,7 +79,7 @@ class Answered:
 
         Raises
         ------
-        RemoteProtocolError
+        RefusedError
         """
         self._check_same("owners", owners, "it names other label holders than before")
 
@@ -88,7 +88,7 @@ class Answered:
 
         Raises
         ------
-        RemoteProtocolError
+        RefusedError
         """
         self._check_same("scores", scores, "its rows had other scores before")
 
@@ -98,13 +98,13 @@ class Answered:
         if not first:
             self._write(msgspec.structs.replace(record, **{what: digest}))
         elif first != digest:
-            raise RemoteProtocolError(
+            raise RefusedError(
                 f"{refusal} in this run; start this organisation's client with "
                 "--restart if that is right"
             )
 
     def take(self, phase: str, question: Any) -> None:
-        """Note a question before its answer; refuse one too many.
+        """Note a question before its answer; refuse one question too many.
 
         Raises
         ------

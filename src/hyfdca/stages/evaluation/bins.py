@@ -1,4 +1,4 @@
-"""Scores in bins: how many rows of each class each label holder shows in which bin.
+"""Counts scores in bins: the rows of each class that each label holder shows.
 
 Theory of operation. A holder puts its own rows of a class in the order of their scores
 and cuts them into *runs* of at least ``least`` rows. It shows each run twice, once with
@@ -35,9 +35,9 @@ class Histogram:
     ----------
     edges : array (n_bins - 1,)
     counts : array (2 classes, 2 ways, n_bins)
-        Of rows.
+        Counts of rows.
     weights : array (2 classes, 2 ways, n_bins)
-        Of the same rows; equal to the counts unless rows have weights.
+        Weights of the same rows; equal to the counts unless rows have weights.
     """
 
     edges: FloatArray
@@ -113,7 +113,7 @@ def as_histograms(
 
 
 def first_edges(bound: float, n_bins: int) -> FloatArray:
-    """Return edges that are dense around 0, for scores of which only a bound is known.
+    """Return edges that are dense around 0, for scores with only a known bound.
 
     They are 1,500 times closer there than at the bound.
     """

@@ -30,8 +30,8 @@ def tenths_of(scores: FloatArray) -> IntArray:
 def joined_tenths(histogram: Histogram, least: int) -> IntArray:
     """Return the ends, in tenths, of bins that are known to hold enough rows.
 
-    Of what was shown, it is certain that at least U(b) - D(a) rows lie between two
-    edges: U counts rows whose run is below b, D those whose run begins below a.
+    The counts prove that at least U(b) - D(a) rows lie between two edges: U counts rows
+    whose run is below b, D those whose run begins below a.
     """
     places = np.searchsorted(histogram.edges, TENTH_SCORES, side="left") + 1
     places = np.concatenate([[0], places, [len(histogram.edges) + 1]])
@@ -64,7 +64,7 @@ def bin_sums(rows: ScoredRows, ends: list[IntArray]) -> list[FloatArray]:
 def as_bins(
     ends: list[IntArray], counts: FloatArray, sums: FloatArray
 ) -> list[list[dict[str, Any]]]:
-    """Return what all clients' sums say of each bin, by output."""
+    """Return the result for each bin from all clients' sums, by output."""
     sizes = np.array([len(own) for own in ends])
     by_count = np.split(counts, np.cumsum(sizes)[:-1])
     by_sum = np.split(sums, np.cumsum(3 * sizes)[:-1])
@@ -107,7 +107,7 @@ def derivatives(rows: ScoredRows, points: FloatArray) -> list[FloatArray]:
 
 
 def derivative_bounds(points: FloatArray, bound: float, weight: float) -> list[float]:
-    """Return what the sums of all rows cannot exceed, for scores up to a bound."""
+    """Return bounds on the sums over all rows, for scores up to a bound."""
     largest = float((np.abs(points) @ [1.0, bound]).max()) + 1.0
     reach = max(bound, 1.0)
     factors = (largest, 1.0, reach, 1.0, reach, reach**2)

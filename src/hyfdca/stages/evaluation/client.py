@@ -38,16 +38,16 @@ _REAL_BYTES = 8
 
 @dataclass(frozen=True, repr=False)
 class EvaluationInputs(HeldOutInputs):
-    """What a client tests the released model with.
+    """What a client needs to test the released model.
 
     Parameters
     ----------
     accept : callable
         Returns the model of a file, if it is the one that the client released.
     tag_key : bytes
-        Of the proofs of which model a client was sent; the server does not have it.
+        The key of proofs of the model that a client was sent; unknown to the server.
     min_bin : int
-        Rows of a class in a bin, by the study.
+        The study's least number of rows of a class in a bin.
     """
 
     accept: Callable[[bytes], Model]
@@ -96,7 +96,7 @@ class EvaluationClient(HeldOutClient[EvaluationInputs]):
         )
 
     def _compare(self, request: m.ModelTags) -> None:
-        """Refuse to go on unless all clients were sent this very model."""
+        """Refuse to continue unless all clients were sent this same model."""
         expected = map(self._tag, range(self._inputs.n_clients))
         if not hmac.compare_digest(b"".join(expected), b"".join(request.tags)):
             raise RefusedError(
@@ -115,7 +115,7 @@ class EvaluationClient(HeldOutClient[EvaluationInputs]):
 
     @property
     def _own_parts(self) -> OwnParts:
-        """What the client's cells add, as in training: absent cells add nothing."""
+        """The contribution of the client's cells; absent cells add nothing."""
         model = self._tested
         if self._parts is None:
             offset = model.scaling.offset

@@ -1,4 +1,4 @@
-"""What a client does in every test of a model: scores of rows set aside, and sums."""
+"""A client's part in every test of a model: scores of rows set aside, and sums."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ from hyfdca.stages.evaluation.answered import Answered
 from hyfdca.stages.evaluation.scores import ScoresClient
 from hyfdca.stages.score_parts import OwnParts
 
+# Numbers that are opened at once: two histograms of at most 2000 edges, of four numbers
+_MOST_PER_OUTPUT = 1 << 15
+
 
 @dataclass(frozen=True, repr=False)
 class HeldOutInputs:
-    """What a client tests any model with.
+    """What a client needs to test any model.
 
     Parameters
     ----------
     table : AlignedTable
         Its rows that are set aside.
     order : array (rows,)
-        Where these are among the rows that the client set aside.
+        The places of these among the rows that the client set aside.
     least_rows : int
-        Of its own, in every sum: the client's own policy.
+        The least number of its own rows in a sum, by the client's policy.
     answered : Answered
         What it has answered in this run.
     """
@@ -55,11 +58,11 @@ Inputs = TypeVar("Inputs", bound=HeldOutInputs)
 
 
 class HeldOutClient(ABC, Generic[Inputs]):
-    """Gives parts of scores to label holders, and opens sums if it is to."""
+    """Gives parts of scores to label holders, and opens sums if asked to."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        # It seals to the client that a request names, and opens totals if it is that.
+        # It seals to the client that a request names, and opens totals if it is this.
         # Made once: a witness must remember what it has vouched for.
         sealers = inputs.sealers()
         self._sealing = Sealing("sealed", sealers, (0, 0), 1)
@@ -107,7 +110,7 @@ class HeldOutClient(ABC, Generic[Inputs]):
         self._scores = scores
 
     def _check_owners(self, owners: IntArray) -> None:
-        """Refuse other label holders than before, in the order of the own table."""
+        """Refuse other label holders than before, in the order of its own table."""
         places = np.argsort(self._inputs.order)
         rows = np.stack([self._inputs.order[places], owners[places]])
         self._inputs.answered.check_owners(rows.astype(np.int64).tobytes())
@@ -125,7 +128,8 @@ class HeldOutClient(ABC, Generic[Inputs]):
         self._score(self._scoring.take(notice), own)
 
     def _open(self, request: OpenRequest) -> Opened | Vouched:
-        return self._opening.answer(request)
+        n_outputs = self._own_parts.margins.shape[1]
+        return self._opening.answer(request, n_free=_MOST_PER_OUTPUT * n_outputs)
 
 
 def bounds_of(sums: Sequence[FloatArray]) -> list[float]:

@@ -1,4 +1,4 @@
-"""What a label holder adds up over its own rows, and what the sums of all say.
+"""What a label holder adds up over its own rows, and the results of all sums.
 
 Rows have weights, 1 unless the study has a column of them. A class's *score* is the
 logarithm of its odds, where the model has probabilities, and otherwise its margin: both
@@ -27,7 +27,7 @@ class ScoredRows:
     margins : array (rows, n_outputs)
         Offsets included.
     labels : array (rows,)
-        Numbers of classes, or of a regression.
+        Numbers of classes, or targets of a regression.
     weights : array (rows,)
     n_classes : int
         0 for a regression.
@@ -51,12 +51,12 @@ class ScoredRows:
 
     @cached_property
     def probabilities(self) -> FloatArray:
-        """Of each class, (rows, classes)."""
+        """The probability of each class, (rows, classes)."""
         return class_probabilities(self.margins)
 
     @cached_property
     def scores(self) -> FloatArray:
-        """What orders rows by class, (rows, n_outputs)."""
+        """The scores of classes, (rows, n_outputs)."""
         if not self.has_probabilities or self.margins.shape[1] == 1:
             return self.margins
         logs = -np.logaddexp(0.0, -self.margins)  # of each class against the rest
@@ -68,13 +68,13 @@ class ScoredRows:
 
     @property
     def is_positive(self) -> BoolArray:
-        """Whether each row is of each score's class, (rows, n_outputs)."""
+        """Whether each row belongs to each score's class, (rows, n_outputs)."""
         is_single = self.margins.shape[1] == 1
         numbers = np.array([1]) if is_single else np.arange(self.n_classes)
         return np.asarray(np.equal(self.classes[:, None], numbers))
 
     def sums(self, centre: float) -> list[FloatArray]:
-        """Return this client's part of all measures, as vectors of like numbers."""
+        """Return this client's part of all measures, as vectors of similar numbers."""
         n_rows = np.array([float(len(self.labels))])
         if not self.n_classes:
             return [n_rows, *self._number_sums(centre)]
@@ -127,7 +127,7 @@ def _log_losses(scores: FloatArray, classes: IntArray) -> FloatArray:
 
 
 def class_measures(totals: list[FloatArray], n_classes: int) -> dict[str, Any]:
-    """Return what all clients' sums say of a classifier."""
+    """Return the measures of a classifier from all clients' sums."""
     weights, right, _ = totals[1].reshape(3, n_classes)
     total = weights.sum()
     measures: dict[str, Any] = {
@@ -156,7 +156,7 @@ def rates(totals: list[FloatArray], n_classes: int) -> list[dict[str, float]]:
 
 
 def number_measures(totals: list[FloatArray]) -> dict[str, Any]:
-    """Return what all clients' sums say of a regression."""
+    """Return the measures of a regression from all clients' sums."""
     numbers = (float(own[0]) for own in totals)
     n_rows, total, linear, squares, errors, sizes, *rest = numbers
     spread = squares - linear**2 / total

@@ -38,7 +38,7 @@ class EvaluatedModel(Message, frozen=True):
 
 
 class ModelTag(Message, frozen=True):
-    """A client's proof of which model it was sent; it is the one it released."""
+    """A client's proof of the model it was sent, which is the one it released."""
 
     tag: Annotated[Tag, Seen("model tags")]
 

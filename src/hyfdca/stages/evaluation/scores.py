@@ -10,7 +10,7 @@
 |                  |               |                        | to each label holder     |
 | held-out scores  | label holders | sums of their own rows | -                        |
 
-The bound is that of Cauchy and Schwarz, as in predictions: it tells nothing of a score.
+The bound is that of Cauchy and Schwarz, as in predictions: it reveals no score.
 A part is sealed with a key of its sender and the label holder, so no other holder of
 the row could open it.
 """
@@ -28,7 +28,7 @@ from hyfdca.crypto.schemes.fixedpoint import grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.sealing.client_sealing import Sealing
-from hyfdca.federation.sums import CachedSum, check_grid, layout_for
+from hyfdca.federation.sums import CachedSum, check_grid, whole_layout
 from hyfdca.holdings.axis import Axis, owner_groups, renumbered
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_places
 from hyfdca.protocol.messages import GridSpec, Message
@@ -139,7 +139,7 @@ class ScoresServer:
     def _sum(self, owner: int) -> CachedSum:
         axis = self._held_out.rows_of(owner)
         groups = self._groups[self._held_out.owners == owner]
-        return CachedSum(layout_for(axis, groups, self._width, self._adder))
+        return CachedSum(whole_layout(axis, groups, self._width, self._adder))
 
 
 class ScoresClient:
@@ -150,7 +150,7 @@ class ScoresClient:
     shape : (int, int)
         How many of the rows it holds, and outputs of the model.
     n_clients : int
-        In the study.
+        The number of clients in the study.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The evaluation, the server's half: the released model on rows that were set aside.
 
-It comes after the release of the model, as a conversation of its own. Scores come
+It comes after the release of the model, as a separate conversation. Scores come
 first (``scores.py``), then sums over the rows of all label holders, which one client
 opens for the server.
 
@@ -17,10 +17,10 @@ opens for the server.
 | recalibration    | label holders | intercept and slope     | a loss, its derivatives |
 | open measures    | one client    | sums of all parts       | the sums, open          |
 
-Theory of operation. A client tests no model but the one of which it released its own
-weights, and only if all others were sent the same: otherwise a server could have a
-model of its choice tested, one column after the other. What may be asked of the scores
-is limited too, over the whole run (``answered.py``), and no client shows fewer than
+Theory of operation. A client tests only the model whose weights it released, and only
+if all others were sent the same: otherwise a server could have a model of its choice
+tested, one column after the other. Questions about scores are also limited, over the
+whole run (``answered.py``), and no client shows fewer than
 ``min_bin`` rows of a class in a bin (``bins.py``).
 """
 
@@ -58,7 +58,7 @@ from hyfdca.stages.evaluation.calibration import (
     derivative_bounds,
     joined_tenths,
 )
-from hyfdca.stages.evaluation.curves import FINER, curves, finer_edges
+from hyfdca.stages.evaluation.curves import FINER, RocPoint, curves, finer_edges
 from hyfdca.stages.evaluation.measures import (
     class_measures,
     number_measures,
@@ -75,7 +75,7 @@ Counted = tuple[Histogram, FloatArray]  # scores in bins, and pairs within clien
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """What a study says of its evaluation."""
+    """A study's settings for the evaluation."""
 
     loss: Loss
     min_bin: int
@@ -87,12 +87,12 @@ class EvaluationSettings:
 
 
 class EvaluationServer:
-    """Has clients test a model, and returns what they found.
+    """Lets clients test a model, and returns the results.
 
     Parameters
     ----------
     alignment : Alignment
-        Of the rows set aside.
+        The alignment of the rows set aside.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class EvaluationServer:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Blame those who added to sums, or opened them, if they make no sense."""
+        """Blame those who added to sums, or opened them, if the sums make no sense."""
         with (
             reply_of(*self._totals.contributors),
             np.errstate(all="raise", under="ignore"),
@@ -182,7 +182,10 @@ class EvaluationServer:
         rows = (measures["n_rows"], weight)
         counted = yield from self._histograms(rows, bound)
         with self._reading():
-            found = [curves(*own) for own in counted]
+            # Of several classes the one with the highest score is predicted, which is
+            # no point of a class's own curve.
+            point = RocPoint(**by_class[1]) if n_classes == 2 else None
+            found = [curves(*own, point) for own in counted]
         histograms = [histogram for histogram, _ in counted]
         calibrations = yield from self._calibrations(histograms, rows, bound)
         each = [
@@ -201,7 +204,7 @@ class EvaluationServer:
     def _histograms(
         self, rows: tuple[int, float], bound: float
     ) -> Conversation[list[Counted]]:
-        """Count scores in bins, again in others until bins hold about equal shares."""
+        """Count scores in bins, and in new ones until these hold about equal shares."""
         bound = max(bound, np.finfo(np.float64).tiny)
         n_bins = rows[0] // self._settings.min_bin
         n_bins = min(max(n_bins, _FEWEST_BINS), _MOST_BINS)
@@ -257,7 +260,7 @@ class EvaluationServer:
     def _calibration_bins(
         self, histograms: Sequence[Histogram], rows: tuple[int, float]
     ) -> Conversation[list[list[dict[str, Any]]]]:
-        """Return predicted and observed shares by bin; none if a client withholds."""
+        """Return predicted and observed shares by bin; None if a client withholds."""
         ends: list[IntArray] = [
             joined_tenths(own, self._settings.min_bin) for own in histograms
         ]

@@ -1,4 +1,4 @@
-"""Several totals at once, each on a grid of its own; one client opens their sums."""
+"""Several totals at once, each on its own grid; one client opens their sums."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TotalsServer:
     senders : sequence of int
         The clients that have something to add.
     everyone : sequence of int
-        Among them are the client that opens the sums, and the one that vouches.
+        They include the client that opens the sums, and the one that vouches.
     """
 
     def __init__(

@@ -25,9 +25,9 @@ class KeyAgreementError(RemoteProtocolError):
     """Keys that a client must not take, give or use; one plain sentence."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HeldKeys:
-    """The keys a client has, and what they belong to, to be kept between runs.
+    """The keys that a client has, and their context, to be kept between runs.
 
     Parameters
     ----------
@@ -45,17 +45,17 @@ class HeldKeys:
     is_agreed: bool = False
 
     def to_bytes(self) -> bytes:
-        """Return all of it, to be kept; secret."""
+        """Return everything, to be kept secret."""
         facts = (self.study_hash, self.roster_hash, self.epoch, self.keys.to_bytes())
         return msgspec.msgpack.encode((*facts, self.source, self.is_agreed))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> HeldKeys:
-        """Return what ``to_bytes`` gave; raises ``ValueError`` for anything else."""
+        """Return the keys that ``to_bytes`` gave, or raise ``ValueError``."""
         try:
             study, roster, epoch, keys, source, agreed = _held_decoder.decode(content)
         except msgspec.MsgspecError:
-            raise ValueError("These bytes are no held keys.") from None
+            raise ValueError("These bytes are not held keys.") from None
         return cls(study, roster, epoch, StudyKeys.from_bytes(keys), source, agreed)
 
 
@@ -68,16 +68,16 @@ class KeyHolder:
     Parameters
     ----------
     roster : Roster
-        The client's own copy; what the server says of it is never asked for.
+        The client's own copy; the server's word about it never counts.
     make_keys : callable
-        Makes the study's keys, schemes' included, should this client be the maker.
+        Makes the study's keys, including those of schemes, if this client is the maker.
     held : HeldKeys, optional
-        What the client had when it ran last.
+        The keys that the client had in its last run.
 
     Raises
     ------
     ValueError
-        If the identity is not on the roster, or the roster older than ``held``.
+        If the identity is not on the roster, or the roster is older than ``held``.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class KeyHolder:
     def _envelope(self, held: HeldKeys, rank: int) -> bytes:
         """Return the keys sealed for a rank, the same bytes each time.
 
-        A server that asks again after an accident then relays a repeat.
+        So a server that asks again after an accident relays the same envelope.
         """
         if rank in self._sealed:
             return self._sealed[rank]
@@ -224,7 +224,7 @@ class KeyHolder:
             return StudyKeys.from_bytes(secret)
         except ValueError:
             raise KeyAgreementError(
-                f"Organisation {context.sender!r} sealed something that is no study "
+                f"Organisation {context.sender!r} sealed something that is not study "
                 "keys; both need the same version of hyfdca."
             ) from None
 
@@ -255,7 +255,7 @@ def _is_current(held: HeldKeys, roster: Roster) -> bool:
     Raises
     ------
     ValueError
-        If the roster is not what it must be for a client that has these keys.
+        If the roster does not fit a client that has these keys.
     """
     if held.epoch > roster.epoch:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What travels while clients agree on keys: envelopes and tags, never a key."""
+"""Messages with which clients agree on keys: envelopes and tags, never a key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Parameters(Message, frozen=True):
 
 
 class TakeKeys(Message, frozen=True):
-    """An envelope to a client, and who is said to have sealed it."""
+    """An envelope to a client, and its alleged sealer."""
 
     sender: Annotated[Rank, Seen("numbers")]
     envelope: Annotated[Envelope, Seen("keys")]

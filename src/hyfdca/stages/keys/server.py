@@ -1,6 +1,6 @@
-"""How clients come to share the study's keys through a server that cannot read them.
+"""Lets clients share the study's keys through a server that cannot read them.
 
-It comes before everything else, as a conversation of its own.
+It comes before everything else, as a separate conversation.
 
 | phase        | who              | down                | up                          |
 |--------------|------------------|---------------------|-----------------------------|
@@ -38,7 +38,7 @@ from hyfdca.stages.keys import messages as m
 def agree_on_keys(
     session: ServerSession, clients: Iterable[int]
 ) -> Conversation[dict[str, bytes]]:
-    """Have the lowest-ranked client make keys and all others take them; all compare.
+    """Let the lowest-ranked client make keys and all others take them; all compare.
 
     Returns what the server must know to add, by scheme.
     """
@@ -75,9 +75,9 @@ def agree_again(
 
 
 def admit(session: ServerSession, newcomer: int, by: int) -> Conversation[None]:
-    """Have a client that has the keys seal them for one that has not; both compare.
+    """Let a client that has the keys seal them for one that has not; both compare.
 
-    ``compare_keys`` must follow, so that the others learn of it.
+    ``compare_keys`` must follow, so that the others learn about it.
     """
     request = {by: m.SealKeys(newcomer)}
     sealed = (yield from session.ask("seal keys", request, m.SealedKeys))[by]
@@ -87,7 +87,7 @@ def admit(session: ServerSession, newcomer: int, by: int) -> Conversation[None]:
 
 
 def compare_keys(session: ServerSession, clients: Iterable[int]) -> Conversation[None]:
-    """Have clients that have keys compare them."""
+    """Let clients that have keys compare them."""
     requests = dict.fromkeys(sorted(clients), Message())
     replies = yield from session.ask("key tag", requests, m.Confirmation)
     yield from _compare(session, {c: reply.tag for c, reply in replies.items()})

@@ -14,9 +14,10 @@ from hyfdca.data.targets import SampleLosses, Targets, TargetSettings, class_wei
 from hyfdca.federation.messages import GridRequest
 from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.federation.sealing.kinds import SampleKind, TotalsKind
+from hyfdca.federation.sealing.unopened import UnopenedError
 from hyfdca.model.scaling import TargetScaling, target_scaling
 from hyfdca.protocol.client_session import Handlers
-from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError, unpack_indices
 from hyfdca.protocol.messages import Message, Part, Sealed
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.labels import messages as m
@@ -70,7 +71,7 @@ class LabelClient:
 
     @property
     def losses(self) -> SampleLosses:
-        """What the losses of this client's samples are, once everything is known."""
+        """The targets of this client's samples, once everything is known."""
         targets, target = self._complete, self.target
         width, offsets = n_outputs(self._aligned.classes), targets.offsets
         if offsets is not None:
@@ -80,6 +81,12 @@ class LabelClient:
         if self._settings.scaling != "none":
             labels = target.apply(labels)
         return SampleLosses(labels, weights, offsets)
+
+    @property
+    def row_weights(self) -> FloatArray | None:
+        """The weight of each sample in the table, (samples, 1); None for 1."""
+        weights = self._complete.weights
+        return None if weights is None else weights[:, None]
 
     @property
     def _complete(self) -> Targets:
@@ -108,7 +115,7 @@ class LabelClient:
     def _given(
         self, kind: SampleKind, values: FloatArray, request: m.GiveRequest
     ) -> Part:
-        """Return what is known of some rows, if the study lets their holders know."""
+        """Return what is known about some rows, if the study lets holders know."""
         rows = unpack_indices(request.positions, len(values))
         if not self._settings.labels_visible:
             raise RemoteProtocolError("the study lets no other holder learn labels")
@@ -123,7 +130,7 @@ class LabelClient:
         try:
             self._targets = self._targets.completed(rows, values)
         except ValueError as error:
-            raise RemoteProtocolError(str(error)) from None
+            raise UnopenedError from error
 
     # Weights
 
@@ -153,7 +160,7 @@ class LabelClient:
         shape = (1, self._n_totals)
         [totals] = self._sealing.opened_totals("weight totals", notice.totals, shape)
         if not np.all(totals > 0.0):
-            raise RemoteProtocolError("the rows of a class have no weight")
+            raise RefusedError("the rows of a class have no weight")
         self._totals = totals
 
     def _give_weights(self, request: m.GiveRequest) -> Part:
@@ -229,7 +236,7 @@ class WeightClient:
 
     @property
     def losses(self) -> SampleLosses:
-        """What it knows of the losses of its samples: their weights."""
+        """What it knows about the losses of its samples: their weights."""
         if self._weights is None:
             raise RemoteProtocolError("the weights of its samples did not come")
         width = n_outputs(self._aligned.classes)
@@ -242,12 +249,12 @@ class WeightClient:
         values = taken_values(self._sealing, "sample weights", notice.values, rows, 1)
         weights = values[:, 0]
         if not np.all(np.isfinite(weights) & (weights >= 0.0)):
-            raise RemoteProtocolError("these cannot be weights of samples")
+            raise UnopenedError
         self._weights = weights
 
 
 def _by_output(values: FloatArray, width: int, usual: float) -> FloatArray | None:
-    """Return one number per sample for all its outputs; None if all are as usual."""
+    """Return one number per sample for all outputs; None if all are the usual one."""
     if np.all(values == usual):
         return None
     return np.repeat(values[:, None], width, axis=1)

@@ -24,8 +24,8 @@ targets has the three phases bound, parts and total.
 
 What is given travels as a sum by sample to which exactly one holder contributes: the
 first that has the label, and for weights the one that is designated to count the loss.
-The bound is asked for only if the study has weights; of counts, the number of rows is
-one.
+The bound is requested only if the study has weights; for counts, the number of rows is
+the bound.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ import numpy as np
 
 from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.fixedpoint import grid_for
+from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.data.targets import TargetSettings
 from hyfdca.federation.messages import Arrangements, GridRequest
@@ -54,7 +55,7 @@ from hyfdca.stages.labels.transfer import WHOLE_NUMBERS, width_of
 
 
 class LabelServer:
-    """Has every client learn what it lacks of labels and weights."""
+    """Lets every client learn the labels and weights that it lacks."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class LabelServer:
         return msgspec.structs.replace(notice, totals_owners=tuple(self._labelled))
 
     def _bring_labels(self) -> Conversation[None]:
-        """Bring labels from the clients that have them to those that lack them."""
+        """Pass labels from the clients that have them to those that lack them."""
         giving, lacking = self._blanks.giving, self._blanks.lacking
         n_columns = self._settings.n_columns
         given = yield from self._gather("give labels", giving, n_columns)
@@ -132,7 +133,7 @@ class LabelServer:
         yield from self._session.tell("take labels", notices)
 
     def _bring_weights(self) -> Conversation[None]:
-        """Bring the weights of samples to holders without labels."""
+        """Pass the weights of samples to holders without labels."""
         is_wanted = self._samples.counts_among(self._lacking_weights) > 0
         giving = [
             np.flatnonzero(self._layout.counts_samples(client) & is_wanted[items])
@@ -156,7 +157,8 @@ class LabelServer:
         }
         parts = yield from self._session.ask(phase, requests, Part)
         adder = self._adders.named(self._sample_scheme)
-        width = width_of(n_columns)
+        n_checks = 0 if isinstance(adder, PlainAdder) else 1  # in each row
+        width = width_of(n_columns) + n_checks
         given = RunningSum(
             layout_for(self._samples, self._groups.numbers, width, adder)
         )
@@ -173,7 +175,7 @@ class LabelServer:
         yield from self._session.tell("weight totals", self._ask_all(notice))
 
     def _bound(self) -> Conversation[float]:
-        """Return a number that no client's weights exceed in sum."""
+        """Return a bound on the sum of any client's weights."""
         if not self._settings.has_weights:
             return float(self._samples.n_items)
         replies = yield from self._session.ask(
@@ -182,7 +184,7 @@ class LabelServer:
         return max(reply.total for reply in replies.values())
 
     def _scale_targets(self) -> Conversation[TargetScaling]:
-        """Have clients find mean and deviation of all targets; return the scaling."""
+        """Let clients find mean and deviation of all targets; return the scaling."""
         if self._settings.scaling == "centre":
             yield from self._add_up("target")
         yield from self._add_up("square")
@@ -196,7 +198,7 @@ class LabelServer:
         return TargetScaling(released.centre, released.scale)
 
     def _add_up(self, name: str) -> Conversation[None]:
-        """Have clients learn a sum over the targets of all rows."""
+        """Let clients learn a sum over the targets of all rows."""
         replies = yield from self._session.ask(
             f"{name} bound", self._ask_all(Message()), m.SumBound
         )

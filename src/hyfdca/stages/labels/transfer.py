@@ -1,7 +1,7 @@
-"""Reals by sample that reach other holders bit for bit, through sums of whole numbers.
+"""Passes reals by sample to other holders, bit for bit, as sums of whole numbers.
 
 The 64 bits of a float are cut into three numbers of at most 22 bits. Before them comes
-a 1: its sum over holders tells how many of them gave the reals of a row.
+a 1: its sum over holders shows how many of them gave the reals of a row.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.federation.sealing.kinds import SampleKind
+from hyfdca.federation.sealing.unopened import UnopenedError
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import GridSpec, Part, Sums
 
@@ -20,7 +21,7 @@ _MASKS = np.array([2**22 - 1, 2**21 - 1, 2**21 - 1], np.uint64)
 
 
 def width_of(n_columns: int) -> int:
-    """Return how many whole numbers stand for this many reals."""
+    """Return how many whole numbers encode this many reals."""
     return 1 + len(_SHIFTS) * n_columns
 
 
@@ -49,7 +50,7 @@ def taken_values(
     try:
         return from_whole_numbers(numbers)
     except ValueError as error:
-        raise RemoteProtocolError(str(error)) from None
+        raise UnopenedError from error
 
 
 def as_whole_numbers(values: FloatArray) -> FloatArray:
@@ -60,7 +61,7 @@ def as_whole_numbers(values: FloatArray) -> FloatArray:
 
 
 def from_whole_numbers(numbers: FloatArray) -> FloatArray:
-    """Return the reals that a sum over holders stands for.
+    """Return the reals that a sum over holders encodes.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Which levels of a category get a feature: all holders find the same from counts."""
+"""Chooses the levels of a category that get a feature, by counts: all holders agree."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ class Choice:
 def choose_levels(counts: IntArray, min_count: int) -> Choice:
     """Return which levels get a feature.
 
-    The reference is the most frequent level; of equals the first. If all levels are
-    rare, all rows are "other", and the column says nothing.
+    The reference is the most frequent level, the first of equals. If all levels are
+    rare, all rows are "other", and the column carries no information. If all rare
+    levels together have too few rows, they count as the reference: a feature of a
+    single row would have a weight that says nothing but that row's label.
 
     Parameters
     ----------
@@ -63,6 +65,6 @@ def choose_levels(counts: IntArray, min_count: int) -> Choice:
     if not len(common):
         return Choice(len(counts), common, None, has_other=False)
     reference = int(common[np.argmax(counts[common])])
-    has_other = bool(counts[is_rare].any())
+    has_other = int(counts[is_rare].sum()) >= max(min_count, 1)
     kept = common[common != reference]
     return Choice(len(counts), kept, reference, has_other)

@@ -1,4 +1,4 @@
-"""A client's half of the levels: it shows tokens, and finds what all holders find."""
+"""A client's half of the levels: it shows tokens, and chooses as all holders do."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hyfdca.data.expansion import Expansion
 from hyfdca.data.tables import bare_name
 from hyfdca.federation.messages import Arrangements, GridRequest
 from hyfdca.federation.sealing.client_sealing import Sealing
+from hyfdca.federation.sealing.unopened import UnopenedError
 from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
@@ -38,11 +39,11 @@ class _Category:
     column : int
         Its place among the client's columns.
     levels : tuple of str
-        By code; the first is "", a blank cell, whether there is one or not.
+        Levels by code; the first is "", a blank cell, even if there is none.
     codes : array (levels,)
-        In the order in which they are shown.
+        Codes in the order in which they are shown.
     counts : array (levels,)
-        How many rows have each, of those whose cell the client counts; in that order.
+        How many of the rows that the client counts have each level, in that order.
     """
 
     column: int
@@ -58,13 +59,13 @@ class _Category:
 
 
 class LevelsClient:
-    """Answers from its own columns; ``expansion`` is there once levels are chosen.
+    """Answers from its own columns; ``expansion`` exists once levels are chosen.
 
     Parameters
     ----------
     salt : bytes
-        A secret of the client that follows from its table alone. It decides in which
-        order levels are shown: the same under any key, and meaningless to others.
+        A secret of the client that follows only from its table. It determines the order
+        in which levels are shown: the same under any key, and meaningless to others.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class LevelsClient:
         self._n_columns = len(table.features)
         self._categories = _categories(table, salt)
         self._sizes = np.empty(0, np.int64)  # levels of each category in the study
-        self._places = np.empty(0, np.int64)  # of the own levels, one after the other
+        self._places = np.empty(0, np.int64)  # of its own levels, one after the other
         self._sealing: Sealing | None = None
         self._choices: list[Choice] | None = None
 
@@ -115,7 +116,7 @@ class LevelsClient:
 
     @property
     def _own_places(self) -> list[IntArray]:
-        """The places of the own levels, by category."""
+        """The places of its own levels, by category."""
         return self._by_category(self._places)
 
     def _by_category(self, places: IntArray) -> list[IntArray]:
@@ -151,7 +152,7 @@ class LevelsClient:
         places = unpack_places(notice.places, n_own, m.MOST_LEVELS)
         for size, own in zip(sizes, self._by_category(places), strict=True):
             if len(np.unique(own)) < len(own) or own.max(initial=-1) >= size:
-                raise RemoteProtocolError("levels have no place, or the same")
+                raise RemoteProtocolError("levels have no place, or share one")
         self._sizes, self._places = sizes, places
         self._sealing = Sealing("sealed", self._sealers, (0, int(sizes.sum())), 1)
 
@@ -186,7 +187,7 @@ class LevelsClient:
         opened = self._sealed.opened_features("level counts", notice.counts, 1)
         counts = np.rint(opened)
         if np.any(counts != opened) or np.any(counts < self._own_counts()):
-            raise RemoteProtocolError("a count is no count, or below this client's own")
+            raise UnopenedError
         by_category = np.split(counts[:, 0].astype(np.int64), np.cumsum(self._sizes))
         self._choices = [
             choose_levels(own, self._settings.min_count) for own in by_category[:-1]
@@ -223,7 +224,7 @@ def _categories(table: AlignedTable, salt: bytes) -> list[_Category]:
 
 
 def _order(salt: bytes, column: str, levels: Sequence[str]) -> IntArray:
-    """Return an order of levels that only the salt explains."""
+    """Return an order of levels that depends only on the salt."""
     digests = [
         blake2b(f"{column}\0{level}".encode(errors="surrogatepass"), key=salt).digest()
         for level in levels

@@ -1,4 +1,4 @@
-"""The features that the columns of a study become, as far as a server knows them."""
+"""The features that the columns of a study become, as far as a server knows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hyfdca.stages.alignment.server import Alignment
 
 @dataclass(frozen=True)
 class Levels:
-    """How the columns of a study become features, as far as a server knows it.
+    """How the columns of a study become features, as far as a server knows.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Levels:
     entries : mapping of str to CategoryEntry
         By column that is a category.
     strangers : mapping of str to pair of int
-        By column: two clients that have several of its levels, and none in common.
+        By column: two clients with several of its levels, and none in common.
     """
 
     columns: Alignment
@@ -85,7 +85,7 @@ class Levels:
         return tuple(names)
 
     def scaling(self, of_numbers: Scaling) -> Scaling:
-        """Return the scaling of all features: those of levels stay as they are."""
+        """Return the scaling of all features: those of levels are unchanged."""
         if not self.entries:
             return of_numbers
         starts = np.cumsum(self.widths) - self.widths

@@ -1,4 +1,4 @@
-"""What both halves know about levels, and the messages between them."""
+"""The settings for levels, and the messages between the two halves."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from hyfdca.data.tables import LONGEST_NAME
 from hyfdca.federation.messages import Arrangements, GridRequest
 from hyfdca.protocol.messages import Message, Part, Seen, Sums
 from hyfdca.protocol.phases import START, Phase, Phases
-from hyfdca.stages.alignment.messages import LONGEST_NAME
 
 MOST_LEVELS = 2**22  # of all columns and organisations together
 
@@ -20,7 +20,7 @@ _Names = Annotated[list[_Name | None], msgspec.Meta(max_length=MOST_LEVELS)]
 
 @dataclass(frozen=True)
 class LevelSettings:
-    """What a study says of its categories; each party has its own copy.
+    """A study's settings for categories; each party has its own copy.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ class LevelSettings:
     releases_names : bool
         Whether the names of levels become part of the model.
     similar : {"refuse", "allow"}
-        What to do if levels of a column differ in capitals or blanks alone: stop, or
-        take them as different levels without looking.
+        What to do if levels of a column differ only in capitals or blanks: stop, or
+        treat them as different levels without checking.
     """
 
     min_count: int = 5
@@ -39,7 +39,7 @@ class LevelSettings:
 
 
 class LevelTokens(Message, frozen=True):
-    """Keyed tokens of a client's levels, by column, in an order that shows nothing."""
+    """Keyed tokens of a client's levels, by column, in a meaningless order."""
 
     n_levels: Annotated[memoryview, Seen("level tokens")]  # uint32, by category
     tokens: Annotated[memoryview, Seen("level tokens")]  # uint64, two per level
@@ -61,7 +61,7 @@ class CountsNotice(Message, frozen=True):
 
 
 class KeptLevels(Message, frozen=True):
-    """What follows from the counts, the same at all holders of a column."""
+    """The outcome of the counts, the same at all holders of a column."""
 
     widths: Annotated[memoryview, Seen("level numbers")]  # uint32, by category
 

@@ -1,7 +1,7 @@
 """Levels, the server's half: it matches tokens and adds counts that it cannot read.
 
-It follows the alignment if some column is a category, as a conversation of its own
-with the holders of such columns.
+It follows the alignment if some column is a category, as a separate conversation with
+the holders of such columns.
 
 | phase        | down                          | up                                 |
 |--------------|-------------------------------|------------------------------------|
@@ -17,8 +17,8 @@ with the holders of such columns.
 | keep levels  | their sums, sealed            | how many features each column has  |
 | level names  | -                             | names, as part of the model        |
 
-Each holder of a column opens the counts of all its levels and finds by itself which
-get a feature (``choice.py``), so all find the same. Levels are numbered as rows are: by
+Each holder of a column opens the counts of all its levels and determines by itself
+which get a feature (``choice.py``), so all agree. Levels are numbered as rows are: by
 their first holder, then by the order in which it shows them. So a run has the same bits
 under any key, and the order means nothing to the server.
 """
@@ -36,7 +36,7 @@ from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.errors import counted
 from hyfdca.federation.messages import GridRequest
 from hyfdca.federation.owner_groups import OwnerGroups, by_feature
-from hyfdca.federation.sums import CachedSum, check_grid, layout_for
+from hyfdca.federation.sums import CachedSum, check_grid, whole_layout
 from hyfdca.holdings.axis import Axis
 from hyfdca.model.file import CategoryEntry
 from hyfdca.protocol.codec import (
@@ -57,7 +57,7 @@ _DIFFERENT = "holders of a column name different levels"
 _TOO_MANY = "a column has more features than levels"
 
 
-_SINGLE = 2  # levels of a client with a single one, beside that of blank cells
+_SINGLE = 2  # levels of a client with a single one, besides that of blank cells
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _Union:
 
 
 class LevelsServer:
-    """Has the holders of categories agree on their levels."""
+    """Lets the holders of categories agree on their levels."""
 
     def __init__(
         self,
@@ -164,14 +164,14 @@ class LevelsServer:
         return _matched(shown, self._categories.n_items)
 
     def _check_spelling(self, n_similar: IntArray) -> None:
-        """Refuse levels of a column that differ in capitals or blanks alone."""
+        """Refuse levels of a column that differ only in capitals or blanks."""
         names = self._columns.named("category")
         for name, count in zip(names, n_similar.tolist(), strict=True):
             if count > 0:
                 levels = counted(count, "level that differs", "levels that differ")
                 raise AlignmentError(
-                    f"Column {name!r} has {levels} from another one in capitals or "
-                    "blanks alone; write them alike in all tables, or set "
+                    f"Column {name!r} has {levels} from another one only in capitals "
+                    "or blanks; write them alike in all tables, or set "
                     'similar_levels = "allow" (the default is "refuse") if they are '
                     "different levels."
                 )
@@ -198,7 +198,7 @@ class LevelsServer:
         requests = dict.fromkeys(self._holders, request)
         parts = yield from self._session.ask("level counts", requests, Part)
         adder = self._adders.named(scheme)
-        total = CachedSum(layout_for(levels, groups.numbers, 1, adder))
+        total = CachedSum(whole_layout(levels, groups.numbers, 1, adder))
         for client, part in parts.items():
             check_grid(client, part.vector, grid.fraction_bits)
             total.put(client, part.vector)
@@ -212,11 +212,11 @@ class LevelsServer:
         for client, reply in replies.items():
             own = self._categories.items[client]
             with reply_of(client):
-                told = unpack_places(reply.widths, len(own), m.MOST_LEVELS)
-                _check(np.all(told < np.maximum(sizes[own], 1)), _TOO_MANY)
+                claimed = unpack_places(reply.widths, len(own), m.MOST_LEVELS)
+                _check(np.all(claimed < np.maximum(sizes[own], 1)), _TOO_MANY)
             with reply_of(*self._sharing(own)):
-                _check(np.all((widths[own] < 0) | (widths[own] == told)), _DIFFERENT)
-            widths[own] = told
+                _check(np.all((widths[own] < 0) | (widths[own] == claimed)), _DIFFERENT)
+            widths[own] = claimed
         return widths
 
     def _entries(self, widths: IntArray) -> Conversation[list[CategoryEntry]]:
@@ -231,11 +231,11 @@ class LevelsServer:
             own = self._categories.items[client].tolist()
             with reply_of(client):
                 _check(len(reply.columns) == len(own), "it names levels of others")
-            for category, told in zip(own, reply.columns, strict=True):
-                found[category][client] = told
+            for category, claimed in zip(own, reply.columns, strict=True):
+                found[category][client] = claimed
         return [
-            _entry(told, width)
-            for told, width in zip(found, widths.tolist(), strict=True)
+            _entry(claimed, width)
+            for claimed, width in zip(found, widths.tolist(), strict=True)
         ]
 
     def _sharing(self, categories: IntArray) -> list[int]:
@@ -252,12 +252,13 @@ def _matched(
     each = list(zip(shown, matched.axis.items, matched.orders, strict=True))
     category = np.full(matched.axis.n_items, -1)
     for client, items, order in each:
-        told = shown[client][0][order]
+        claimed = shown[client][0][order]
         with reply_of(*shown):
             _check(
-                np.all((category[items] < 0) | (category[items] == told)), _DIFFERENT
+                np.all((category[items] < 0) | (category[items] == claimed)),
+                _DIFFERENT,
             )
-        category[items] = told
+        category[items] = claimed
     sizes = np.bincount(category, minlength=n_categories)
     place = np.empty(len(category), np.int64)
     place[np.argsort(category, kind="stable")] = np.arange(len(category))
@@ -266,21 +267,21 @@ def _matched(
     return _Union(sizes, places, {client: own for client, (own, _) in shown.items()})
 
 
-def _entry(told: Mapping[int, m.ColumnLevels], width: int) -> CategoryEntry:
-    """Return a column's levels from what its holders say, each of those it has."""
-    for client, own in told.items():
+def _entry(claimed: Mapping[int, m.ColumnLevels], width: int) -> CategoryEntry:
+    """Return a column's levels from the names that its holders give."""
+    for client, own in claimed.items():
         with reply_of(client):
             _check(len(own.names) == width - own.has_other, "it names other levels")
-    with reply_of(*told):
-        return _agreed_entry(list(told.values()))
+    with reply_of(*claimed):
+        return _agreed_entry(list(claimed.values()))
 
 
-def _agreed_entry(told: Sequence[m.ColumnLevels]) -> CategoryEntry:
+def _agreed_entry(claimed: Sequence[m.ColumnLevels]) -> CategoryEntry:
     """Return a column's levels if nobody contradicts them."""
-    has_other, n_levels = told[0].has_other, len(told[0].names)
-    _check(all(own.has_other == has_other for own in told), _DIFFERENT)
-    names = [_agreed(own.names[place] for own in told) for place in range(n_levels)]
-    reference = _agreed(own.reference for own in told)
+    has_other, n_levels = claimed[0].has_other, len(claimed[0].names)
+    _check(all(own.has_other == has_other for own in claimed), _DIFFERENT)
+    names = [_agreed(own.names[place] for own in claimed) for place in range(n_levels)]
+    reference = _agreed(own.reference for own in claimed)
     _check(None not in names, "nobody names a level of a column")
     levels = tuple(name for name in names if name is not None)
     is_once = len({*levels, reference}) > n_levels
@@ -289,7 +290,7 @@ def _agreed_entry(told: Sequence[m.ColumnLevels]) -> CategoryEntry:
 
 
 def _agreed(names: Iterable[str | None]) -> str | None:
-    """Return the name that some give and nobody contradicts; None if nobody does."""
+    """Return the name that some give and nobody contradicts; None without any."""
     given = {name for name in names if name is not None}
     _check(len(given) <= 1, _DIFFERENT)
     return given.pop() if given else None

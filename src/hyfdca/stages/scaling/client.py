@@ -60,7 +60,7 @@ class ScalingClient:
         self._learned = Learned.nothing(cells.stored.shape[1])
         self._plan = [phase for phase, _ in exchanges(scale, missing, is_centred)]
         self._n_sent = 0  # exchanges so far; the sum of the last comes with the next
-        self._sum_error = 0.0  # above that of the last sum for its grid
+        self._sum_error = 0.0  # a bound on the error of the last sum, from its grid
         self._is_known = not self._plan
 
     @property
@@ -78,7 +78,7 @@ class ScalingClient:
 
     @property
     def scaling(self) -> Scaling:
-        """What the exchanges said of this client's features."""
+        """What the exchanges revealed about this client's features."""
         return self._scaling_by(self._learned)
 
     def _scaling_by(self, learned: Learned) -> Scaling:
@@ -139,7 +139,7 @@ class ScalingClient:
     def _begin(self, phase: str, request: StatisticsRequest) -> Learned:
         """Check that this is the next exchange; return what is known with its sum.
 
-        Nothing changes before there is an answer, because requests may be refused.
+        Nothing changes until there is an answer, because requests may be refused.
         """
         if self._plan[self._n_sent : self._n_sent + 1] != [phase]:
             raise RemoteProtocolError(f"phase {phase!r} is out of order")

@@ -1,4 +1,4 @@
-"""What sums of statistics say of a client's features."""
+"""Derives statistics of a client's features from sums."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hyfdca.stages.secure_max import SecureMax
 
 @dataclass(frozen=True)
 class Learned:
-    """What the sums so far say of a client's features.
+    """What the sums so far reveal about a client's features.
 
     Parameters
     ----------
     mean_errors : array (features,)
-        Above the error of each mean for the grid of its sum.
+        A bound on the error of each mean, from the grid of its sum.
     """
 
     counts: FloatArray
@@ -36,7 +36,7 @@ class Learned:
         return cls(zeros, zeros, zeros, zeros, *largest)
 
     def with_digit(self, phase: str, counts: FloatArray) -> Learned:
-        """Return the same with one more digit of a maximum."""
+        """Return the statistics with one more digit of a maximum."""
         largest = copy(self.sizes if phase == "digits" else self.spread)
         largest.take(counts)
         if phase == "digits":
@@ -44,24 +44,24 @@ class Learned:
         return replace(self, spread=largest)
 
     def with_means(self, counts: FloatArray, sums: FloatArray, error: float) -> Learned:
-        """Return the same with means, of sums in units of the sizes.
+        """Return the statistics with means, from sums in units of the sizes.
 
         Parameters
         ----------
         error : float
-            Above that of each sum for its grid.
+            A bound on the error of each sum, from its grid.
         """
         counted, unit = np.maximum(counts, 1.0), self.sizes.unit()
         means, errors = sums / counted * unit, error / counted * unit
         return replace(self, counts=counts, means=means, mean_errors=errors)
 
     def with_squares(self, squares: FloatArray) -> Learned:
-        """Return the same with variances, of squares in units of the spread."""
+        """Return the statistics with variances, from squares in units of the spread."""
         mean_square = squares / np.maximum(self.counts, 1.0)
         return replace(self, variances=mean_square * self.spread.unit() ** 2)
 
     def deviations(self) -> FloatArray:
-        """Return standard deviations, 0 where only rounding differs from the mean."""
+        """Return standard deviations, 0 where values equal the mean up to rounding."""
         epsilon = np.finfo(np.float64).eps
         noise = self.counts * epsilon * self.variances
         noise += (self.counts * np.abs(self.means) * epsilon + self.mean_errors) ** 2

@@ -16,7 +16,7 @@ from hyfdca.protocol.messages import (
 from hyfdca.protocol.phases import START, Phase, Phases
 from hyfdca.stages.secure_max import BASE, DIGITS, EXPONENT_DIGITS
 
-LARGEST = 4.0  # above the square of a number in units of its feature
+LARGEST = 4.0  # bounds the square of a number in units of its feature
 
 
 class StatisticsRequest(Message, frozen=True):

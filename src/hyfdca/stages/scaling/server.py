@@ -1,6 +1,6 @@
 """Scaling and missing values, from sums over holders: no cell leaves its client.
 
-It comes before training, as a conversation of its own. Statistics are over the cells
+It comes before training, as a separate conversation. Statistics are over the cells
 that are held, owned and observed: a cell held twice counts at its owner alone, NaN is
 a missing cell, a cell nobody holds is in no statistic (and zero afterwards).
 
@@ -28,7 +28,7 @@ from hyfdca.crypto.schemes.fixedpoint import grid_for
 from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.owner_groups import OwnerGroups, by_feature
-from hyfdca.federation.sums import CachedSum, check_grid, layout_for
+from hyfdca.federation.sums import CachedSum, check_grid, whole_layout
 from hyfdca.holdings.axis import Axis
 from hyfdca.model.scaling import Missing, Scale, Scaling
 from hyfdca.protocol.codec import (
@@ -125,7 +125,7 @@ class ScalingServer:
             for c in self._everyone
         }
         parts = yield from self._session.ask(phase, requests, Part)
-        layout = layout_for(self._features, self._groups.numbers, width, self._adder)
+        layout = whole_layout(self._features, self._groups.numbers, width, self._adder)
         total = CachedSum(layout)
         for client, part in parts.items():
             check_grid(client, part.vector, grid.fraction_bits)

@@ -26,12 +26,12 @@ from hyfdca.stages.validation.sums import own_sums
 
 @dataclass(frozen=True, repr=False)
 class PresentModel:
-    """What a client knows of the model that it has now, in the units of training.
+    """What a client knows about the present model, in the units of training.
 
     Parameters
     ----------
     intercept : array (n_outputs,) or None
-        None if it has no part in it.
+        The intercept; None if the client does not know it.
     """
 
     parts: OwnParts
@@ -40,7 +40,7 @@ class PresentModel:
 
 @dataclass(frozen=True, repr=False)
 class ValidationInputs(HeldOutInputs):
-    """What a client scores rows with.
+    """What a client needs to score rows.
 
     Parameters
     ----------

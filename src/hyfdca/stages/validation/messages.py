@@ -25,14 +25,14 @@ _Content = Annotated[bytes, msgspec.Meta(max_length=2**20)]
 
 
 class PointNotice(Message, frozen=True):
-    """Which weights to score rows with: those that a release would give now.
+    """The weights to score rows with: those that a release would give now.
 
     Parameters
     ----------
     point : bytes
-        The request of the release, as the algorithm in use has it.
+        The release request of the algorithm in use.
     levels : list of ColumnLevels
-        Of the client's own categories, in the order of its columns.
+        The levels of the client's own categories, in the order of its columns.
     """
 
     round: Counter

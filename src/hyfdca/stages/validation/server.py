@@ -1,6 +1,6 @@
 """A point of the curves, the server's half: the present model on rows set aside.
 
-It is an exchange of its own between two rounds, which changes nothing of the training.
+It is a separate conversation between two rounds, which does not change the training.
 Scores come as in the evaluation (``stages/evaluation/scores.py``), then sums over the
 rows of all label holders, which one client opens for the server.
 
@@ -15,7 +15,7 @@ rows of all label holders, which one client opens for the server.
 |                   |               |                           | losses, errors   |
 | open measures     | one client    | sums of all parts         | the sums, open   |
 
-Every client scores with the weights that it has itself; the server sees none.
+Every client scores with its own weights; the server sees none.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from hyfdca.stages.validation.sums import as_entries, n_sums
 
 
 class ValidationServer:
-    """Has clients score rows set aside with the weights that they have now.
+    """Lets clients score rows set aside with their present weights.
 
     Parameters
     ----------
     alignment : Alignment
-        Of the rows set aside.
+        The alignment of the rows set aside.
     entries : mapping of str to CategoryEntry
         By column that is a category.
     """

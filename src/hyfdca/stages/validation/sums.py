@@ -1,4 +1,4 @@
-"""What a label holder adds up at a point of the curves, and what all sums say.
+"""What a label holder adds up at a point of the curves, and the results of all sums.
 
 The loss is the study's own, added up over outputs as in P, without the penalty. Numbers
 are in the units of the target: a loss that grows with the square of an error is then
@@ -20,8 +20,8 @@ from hyfdca.stages.evaluation.held_out_client import weights_of
 
 LOSS, SCORE = "validation_loss", "validation_score"
 
-# Of regressions: those that grow with the error itself
-_LINEAR = ("absolute", "epsilon_insensitive", "pinball", "scaled_huber")
+# Losses of regressions that grow with the error itself
+LINEAR = ("absolute", "epsilon_insensitive", "pinball", "scaled_huber")
 _N_CLASS_SUMS, _N_NUMBER_SUMS = 4, 6
 
 
@@ -33,7 +33,7 @@ def n_sums(n_classes: int) -> int:
 def own_sums(
     margins: FloatArray, targets: Targets, loss: Loss, scaling: TargetScaling
 ) -> list[FloatArray]:
-    """Return a client's sums over its own rows: first how many these are.
+    """Return a client's sums over its own rows, starting with their number.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def own_sums(
         rest = [chosen_classes(shifted) == targets.classes]
     else:
         labels = targets.encoded - centre
-        unit = scale if loss.name in _LINEAR else scale**2
+        unit = scale if loss.name in LINEAR else scale**2
         losses = unit * loss.value(shifted, labels / scale)[:, 0]
         labels = labels[:, 0]
         rest = [(labels - scale * shifted[:, 0]) ** 2, labels, labels**2]
@@ -57,7 +57,7 @@ def own_sums(
 
 
 def as_entries(totals: list[FloatArray], n_classes: int) -> dict[str, float]:
-    """Return what a round's record says of rows set aside.
+    """Return a round's record about rows set aside.
 
     The score is the accuracy, or R² of a regression; NaN if all targets are equal.
     """

@@ -1,4 +1,4 @@
-"""Where a client keeps what it answered about rows set aside, run by run."""
+"""Stores what a client answered about rows set aside, run by run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TESTS = "tests"
 
 
 def answered_in(plan: Plan, archive: Archive) -> Answered:
-    """Return what a client has answered in its run, and goes on noting."""
+    """Return the record of what a client has answered in its run, for updating."""
     of_run = b"%d.%d" % (plan.epoch, plan.run.number)
 
     def read() -> AnsweredRecord:

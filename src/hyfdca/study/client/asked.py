@@ -1,8 +1,8 @@
-"""How often a client answered the phases of a round.
+"""Counts how often a client answered the phases of a round.
 
-A server that never has a round saved could otherwise go on for ever: what limits the
-rounds of a study are those that were saved. So a client counts the requests of each
-phase since it last saved its state. How many a round has is in the table of phases.
+A study limits its saved rounds, so a server that never saves one could continue for
+ever. Therefore a client counts the requests of each phase since it last saved its
+state. How many a round has is in the table of phases.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class AskedPhases:
         self.clear()
 
     def clear(self) -> None:
-        """Begin to count again: the state was saved, or restored."""
+        """Reset the count: the state was saved or restored."""
         self._counts: Counter[str] = Counter()
         self._last: tuple[str, Message] | None = None
 
@@ -57,7 +57,7 @@ class AskedPhases:
         self._last = name, request
 
     def n_rounds(self, most: Mapping[str, int | None]) -> int:
-        """Return how many rounds there were at least, if each has so many requests."""
+        """Return the least number of rounds that these requests belong to."""
         numbers = [(count, most.get(name)) for name, count in self._counts.items()]
         return max((-(-count // n) for count, n in numbers if n), default=0)
 

@@ -1,4 +1,4 @@
-"""What an organisation checks before it takes part and before training begins."""
+"""Checks by an organisation before it takes part and before training begins."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def check_policy(
         raise RefusedError(str(error).rstrip(".")) from None
 
 
-def check_owner_groups(groups: IntArray, n_clients: int) -> None:
-    """Refuse more owner groups of rows than there are sets of holders.
+def check_owner_groups(groups: IntArray, what: str, n_clients: int) -> None:
+    """Refuse more owner groups of rows or columns than there are sets of holders.
 
     Of n organisations, 2^(n - 1) sets contain this one.
     """
     if len(np.unique(groups)) > 2 ** min(n_clients - 1, 62):
         raise RemoteProtocolError(
-            "the alignment has more groups of rows than there are sets of holders"
+            f"the alignment has more groups of {what} than there are sets of holders"
         )
 
 

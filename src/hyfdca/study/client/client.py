@@ -31,6 +31,7 @@ from typing import TypeVar
 
 import msgspec
 
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.keys.set_secrets import AgreedSecrets
@@ -66,11 +67,12 @@ from hyfdca.study import messages as m
 from hyfdca.study.client.answered import answered_in
 from hyfdca.study.client.checks import (
     check_openers,
-    check_owner_groups,
     check_policy,
     check_same_study,
     chosen_algorithm,
 )
+from hyfdca.study.client.openings import Openings
+from hyfdca.study.client.placements import NotedPlacements
 from hyfdca.study.client.policy import MemberPolicy
 from hyfdca.study.client.records import (
     KEYS,
@@ -93,6 +95,7 @@ from hyfdca.study.plan import PROTOCOL, Plan
 T = TypeVar("T")
 
 STUDY_TOKEN = b"hyfdca:1"  # of the stage that detects a different study
+MOST_SAID = 1 << 16  # requests before the first round; studies have some hundred
 STAGES = (
     "study",
     "keys",
@@ -150,6 +153,7 @@ class StudyClient:
         self._run = KnownRun(plan, self._archive)
         self._taken = RoundsTaken(self._archive, policy)
         self._identity, self._roster = identity, roster
+        self.openings = Openings(self._archive, plan.study_hash)
         self.model: bytes | None = None  # set when the study has ended
         self.news = News()
         self._key_holder = self._new_key_holder()
@@ -188,7 +192,11 @@ class StudyClient:
         number = self.plan.run.number
         self._secrets = AgreedSecrets(self._identity, self._roster, number)
         self._stages = ClientStages(
-            self.plan, self._table, lambda: self.secrecy, self._policy.least_rows
+            self.plan,
+            self._table,
+            lambda: self.secrecy,
+            self._policy.least_rows,
+            NotedPlacements(self._archive, self.plan),
         )
         self._due = DueRounds(self.plan, self._releases)
         self._party: Party | None = None
@@ -216,21 +224,41 @@ class StudyClient:
             If the request is not allowed now.
         """
         try:
-            if stage == "training":
-                self._releases.check_phase(phase)
-            with one_thread(), self._unchanged_by_errors():
-                reply = self._session(stage).handle(phase, payload)
+            with self.openings.counted():
+                reply = self._answer(stage, phase, payload)
             if stage == "keys":
                 self._keep_keys()
         except StoreError as error:
             raise RefusedError(str(error).rstrip(".")) from None
-        if stage not in ("study", "keys") and self._said is not None:
+        return reply
+
+    def _answer(self, stage: str, phase: str, payload: bytes | bytearray) -> bytearray:
+        if stage == "training":
+            self._releases.check_phase(phase)
+        with one_thread(), self._unchanged_by_errors():
+            return self._answered_and_said(stage, phase, payload)
+
+    def _answered_and_said(
+        self, stage: str, phase: str, payload: bytes | bytearray
+    ) -> bytearray:
+        """Answer a request; note it if it comes before the first round.
+
+        A retry has the number of the request before, and is not noted again.
+        """
+        session = self._session(stage)
+        last, is_noted = session.last_number, stage not in ("study", "keys")
+        if is_noted and self._said is not None and len(self._said) >= MOST_SAID:
+            raise RemoteProtocolError(
+                f"the server asked more than {MOST_SAID:,} times before the first round"
+            )
+        reply = session.handle(phase, payload)
+        if is_noted and self._said is not None and session.last_number > last:
             self._said.append((stage, phase, bytes(payload)))
         return reply
 
     @contextmanager
     def _unchanged_by_errors(self) -> Iterator[None]:
-        """Forget what was noted of a request that is refused."""
+        """Forget the note of a request that is refused."""
         noted = self._transcript.unchanged_by_errors()
         with noted, self._releases.unchanged_by_errors():
             yield
@@ -285,11 +313,12 @@ class StudyClient:
     def secrecy(self) -> ClientSecrecy:
         """Seals and opens, once everybody is known to have the same keys."""
         secrets, encryption = self._secrets, self.plan.encryption
-        return ClientSecrecy(encryption, self._keys, secrets, self._hire)
+        tell = self.openings.opened.note
+        return ClientSecrecy(encryption, self._keys, secrets, self._hire, tell)
 
     @property
     def _keys(self) -> StudyKeys:
-        """The study's keys, as they are in this run."""
+        """The study's keys for this run."""
         return self._key_holder.keys.of_run(self.plan.run.number)
 
     @property
@@ -298,7 +327,7 @@ class StudyClient:
         return self._stages.aligned
 
     def _begin_groups(self) -> Handlers:
-        assert self.aligned  # noqa: S101  # refuses to go on before the alignment
+        assert self.aligned  # noqa: S101  # refused before the alignment
         return GroupsClient(self._secrets).handlers
 
     @property
@@ -311,6 +340,11 @@ class StudyClient:
         """The features that the organisation counts, scaled."""
         return self._stages.block
 
+    @property
+    def row_weights(self) -> FloatArray | None:
+        """The weights of its samples, (samples, 1), without those of classes."""
+        return self._stages.row_weights
+
     def _start(self, notice: m.StartNotice) -> None:
         plan, training = self.plan, self.plan.training
         algorithm = chosen_algorithm(training, notice.algorithm)
@@ -319,7 +353,7 @@ class StudyClient:
         aligned = self.aligned
         width = n_outputs(aligned.classes)
         check_policy(self._policy, self._taken, plan, self._table, width)
-        check_owner_groups(aligned.own.row_groups, len(plan.names))
+        self._stages.check_all_rows()
         try:
             self._party = Party(
                 training.problem(aligned.n_samples, width),
@@ -356,7 +390,7 @@ class StudyClient:
 
     def _begin_validation(self) -> Handlers:
         """Score rows set aside after rounds that are due, with the present weights."""
-        party, half = self.party, self.half  # refuse to go on before training
+        party, half = self.party, self.half  # refused before training
         phases = self._sessions["training"].phases
         bias = self.plan.bias
         own = OwnPoint(self._stages, party, half, phases, bias, self._due)
@@ -387,7 +421,7 @@ class StudyClient:
         return tested_model(content, self._own_model)
 
     def _confirm(self, ending: Confirming, request: Message) -> Message | None:
-        """Save its part of the model, to compare with the file that comes."""
+        """Save its part of the model, to compare with the file later."""
         reply = ending.handlers["confirm"](request)
         self._own_model = own_model(self._stages, ending, self.plan)
         self._releases.note(self._own_model, self._transcript.state())
@@ -457,7 +491,7 @@ class StudyClient:
         return self._keys.derive("hyfdca accounts")
 
     def _compare(self, accounts: Sequence[Account], is_last: bool = False) -> None:
-        """Refuse to continue if the server sent others something else."""
+        """Refuse to continue if the server sent others something different."""
         try:
             self._transcript.compare(self._account_key, accounts, is_last)
         except RemoteProtocolError as error:

@@ -1,8 +1,8 @@
 """A member's own policy: what it never gives, whatever a study file says.
 
 The study file is an agreement of all organisations. ``policy.toml`` in a member's kit
-is nobody's business but its own. It is read before the member's first answer, and
-narrows down what the study file allows. Nothing of it is sent, except the sentence
+is its own business. It is read before the member's first answer, and restricts what the
+study file allows. Nothing of it is sent, except the sentence
 that says why the member refuses.
 """
 
@@ -17,8 +17,9 @@ import msgspec
 from hyfdca.data.tables import Table, normalised
 from hyfdca.errors import StudyError, counted, plain_mistake
 from hyfdca.files import read_limited
-from hyfdca.study.alternatives import alternatives
+from hyfdca.study.mistakes.alternatives import alternatives
 from hyfdca.study.plan import Plan
+from hyfdca.study.toml_files import parsed_toml
 
 POLICY = "policy.toml"
 
@@ -31,7 +32,9 @@ COMMENTED = """\
 # where it rules out a request, the server gets the reason in one sentence.
 
 # The least number of this organisation's rows that are added up in a sum: the rows of a
-# bucket (bundle), the rows drawn per round (hyfdca), the rows of the table.
+# bucket (bundle), the rows drawn per round (hyfdca), the rows of the table, and those
+# that it counts of a column, and of its labels: of rows that others hold too, one of
+# the holders counts.
 # least_rows = 20
 
 # The most rounds times outputs (1, or the number of classes if there are more than two)
@@ -56,13 +59,13 @@ class MemberPolicy(
     Parameters
     ----------
     least_rows : int
-        Of its own, in every sum that it adds to.
+        The least number of its own rows in every sum that it contributes to.
     most_rounds : int, optional
         Rounds times outputs that it takes part in, over all runs of a study.
     never_offer : list of str
-        Columns that take part in nothing.
+        Columns that never take part in anything.
     predictions_for : list of str, optional
-        Who gets predictions of split rows with its help.
+        The organisations that get predictions of split rows with its help.
     """
 
     least_rows: _AtLeastOne = 1
@@ -103,7 +106,7 @@ class MemberPolicy(
         self.check_names(table.features)
 
     def check_rows(self, n_rows: int) -> None:
-        """Refuse a table that no sum may be over.
+        """Refuse a table with too few rows for any sum.
 
         Raises
         ------
@@ -148,7 +151,7 @@ class MemberPolicy(
 
 
 def is_by_policy(reason: str) -> bool:
-    """Return whether a member's own policy is why it refuses."""
+    """Return whether a member refuses because of its own policy."""
     return f"its {POLICY} " in reason.replace("Its ", "its ")
 
 
@@ -166,7 +169,7 @@ def n_fits(plan: Plan) -> int:
 
 
 def write_policy_of(folder: Path) -> None:
-    """Write the policy of a new kit, which sets no limit yet."""
+    """Write the policy of a new kit, which sets no limits yet."""
     (folder / POLICY).write_text(COMMENTED, encoding="utf-8")
 
 
@@ -181,10 +184,9 @@ def read_policy_of(folder: Path) -> MemberPolicy:
     if not path.exists():
         return MemberPolicy()
     content = read_limited(path, _MOST_BYTES, "correct it, or remove it")
+    raw = parsed_toml(content, f"The policy {path}")
     try:
-        return msgspec.toml.decode(content, type=MemberPolicy)
-    except UnicodeDecodeError:
-        raise StudyError(f"The policy {path} is not UTF-8; save it as UTF-8.") from None
+        return msgspec.convert(raw, MemberPolicy)
     except msgspec.MsgspecError as error:
         raise StudyError(
             f"The policy {path} has a mistake{plain_mistake(error)}"

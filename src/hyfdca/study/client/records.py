@@ -1,4 +1,4 @@
-"""What an organisation saves of a study, and what it last heard of it."""
+"""What an organisation saves about a study, and what it last heard about it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEYS, PREPARATION = "keys", "preparation"  # in the store
 Said = tuple[str, str, bytes]  # stage, phase and request
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClientPreparation:
     """The requests before the first round, and the table's digest."""
 
@@ -25,7 +25,7 @@ class ClientPreparation:
     said: list[Said]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClientRound:
     """The state after a round: the last phase answered, the half's own state."""
 
@@ -43,7 +43,7 @@ class News(NamedTuple):
 
 
 def read_record(kind: type[T], content: bytes) -> T:
-    """Return a saved record; what cannot be read is refused."""
+    """Return a saved record; refuse it if it cannot be read."""
     try:
         return checkpoint.decode(kind, content)
     except checkpoint.CheckpointError as error:

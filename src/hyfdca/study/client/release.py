@@ -1,9 +1,9 @@
 """When a client gives its weights away: once per run of a study, after the run's end.
 
 The server announces the end with its certificate. A client compares the announcement
-with its own study file, and with what it was told after the last round it saved. After
-the announcement it answers no further round. It gives its weights, and remembers a
-digest of them: a server that lost the answer gets the same weights again, and no
+with its own study file, and with what the server reported after the last saved round.
+After the announcement it answers no further round. It gives its weights, and remembers
+their digest: a server that lost the answer gets the same weights again, and no
 server gets others in this run. So the model cannot be used as a way to read sums at
 points of the server's choice, one release after the other.
 """
@@ -34,16 +34,16 @@ from hyfdca.study.plan import Plan
 
 _RELEASED, _CONFIRMED = "released", "own-model"
 
-# A round is repeated after a failure, and may then have another point. Beyond the
-# rounds that the study file allows, that happens this often at most.
+# A round is repeated after a failure, and may then have another point. This may happen
+# at most this often beyond the rounds that the study file allows.
 MOST_REPEATS = 100
 _BEFORE_ROUNDS = ("start", *SET_UP)
 
 
 def forget_release(archive: Archive) -> None:
-    """Let another model be released: in a new run, or if the client's user says so.
+    """Allow another model to be released: in a new run, or if the client's user asks.
 
-    What counts over all runs stays: which run it is, and the rounds taken part in.
+    What counts over all runs stays: the run's number, and the rounds taken part in.
     """
     archive.forget(_RELEASED)
     archive.forget(_CONFIRMED)
@@ -53,7 +53,7 @@ def forget_release(archive: Archive) -> None:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What a client saves at the end of a run, to compare with what comes after it.
+    """What a client saves at the end of a run, to compare with later messages.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ class Releases:
     Parameters
     ----------
     plan : Plan
-        Of the run, from the client's own study file. In a rehearsal all parties belong
-        to one person, who may look at the model at any time.
+        The plan of the run, from the client's own study file. In a rehearsal all
+        parties belong to one person, who may look at the model at any time.
     taken : RoundsTaken
         Counts the rounds that the client answers.
     note_round : callable
-        Is called before a round is answered.
+        Called before a round is answered.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class Releases:
         self._most: Mapping[str, int | None] = {}
 
     def begin_training(self, most: Mapping[str, int | None]) -> None:
-        """Take how often a round has each phase of the algorithm."""
+        """Set how often a round has each phase of the algorithm."""
         self._most = most
 
     def resume_after(self, round_number: int) -> None:
-        """Have training continue after a round: forget the end, and its model."""
+        """Let training continue after a round: forget the end, and its model."""
         self._stop = None
         self.forget_model()
         self._continue(round_number, None)
@@ -114,9 +114,9 @@ class Releases:
         self._archive.forget(_CONFIRMED)
 
     def check_keep(self, round_number: int) -> None:
-        """Refuse a number that does not stand for all rounds answered since the last.
+        """Refuse a number that does not cover all rounds answered since the last one.
 
-        Otherwise a server could have more rounds answered than it counts.
+        Otherwise a server could get answers to more rounds than it counts.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Releases:
         Raises
         ------
         RemoteProtocolError
-            If the study file knows no such end, or later rounds were saved.
+            If the study file does not have this end, or later rounds were saved.
         """
         last = self.last_saved
         if stop.round < last:
@@ -167,7 +167,7 @@ class Releases:
         self._stop = stop
 
     def _is_known(self, gap: float) -> bool:
-        """Return whether a gap may be that of the round which was saved last.
+        """Return whether a gap may be that of the last saved round.
 
         Where a study chooses l2, that was the largest gap of all fits. The model is one
         of them.
@@ -179,7 +179,8 @@ class Releases:
     def _is_due(self, stop: m.StopRequest) -> bool:
         """Return whether the study file has this end.
 
-        A run that diverges is not a matter of the file. Its model is released once too.
+        The file does not determine whether a run diverges. Its model is also released,
+        once.
         """
         settings = self._settings
         return {
@@ -229,7 +230,7 @@ class Releases:
         Raises
         ------
         RemoteProtocolError
-            If the rounds until the next one that is saved have no more of them.
+            If the rounds until the next saved one have no more of them.
         """
         is_end = name == "release" or name in CONFIRMING
         if is_end or name in _BEFORE_ROUNDS or not self._is_counting:
@@ -262,7 +263,7 @@ class Releases:
         most = self._settings.max_rounds + MOST_REPEATS
         self._repeats.begin(self.last_saved if self._has_start else START, most)
         self._note_round()
-        # Which rounds these are is known once one of them is saved.
+        # Their numbers are known once one of them is saved.
         self._taken.take(self._n_rounds)
         self._is_in_round = True
 
@@ -292,7 +293,7 @@ class Releases:
             )
 
     def note(self, own: OwnModel, transcript: TranscriptState) -> None:
-        """Save what this client knows of the model that it confirmed."""
+        """Save what this client knows about the model that it confirmed."""
         if (stop := self._stop) is not None:
             own = replace(own, ending=(stop.round, stop.relative_gap, stop.reason))
         confirmed = Confirmed(own, transcript)
@@ -304,7 +305,7 @@ class Releases:
         Raises
         ------
         RefusedError
-            If it confirmed none.
+            If it has not confirmed any.
         """
         known = self._archive.read(_CONFIRMED)
         if known is None:

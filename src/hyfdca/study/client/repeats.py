@@ -1,4 +1,4 @@
-"""How often a client answers rounds of a run once more.
+"""Counts how often a client answers rounds of a run again.
 
 A round is repeated after a failure, and may then have another point. So a server could
 repeat rounds on purpose, to learn more than the study file allows. What was answered
@@ -14,20 +14,20 @@ from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.runtime.store import Archive
 
 _REPEATS = "repeats"
-START = -1  # stands for the last round saved before the start was saved
-_NOTHING = -2  # was answered yet
+START = -1  # the last saved round, before the start was saved
+_NOTHING = -2  # before any round was answered
 
 
 def forget_repeats(archive: Archive) -> None:
-    """Begin to count again."""
+    """Reset the count."""
     archive.forget(_REPEATS)
 
 
 class Repeats:
-    """Counts, on disk, the rounds that a client answers once more.
+    """Counts, on disk, the rounds that a client answers again.
 
-    All rounds between two that are saved count as one. They are known by the last
-    round that was saved before them.
+    All rounds between two saved ones count as one. They are identified by the last
+    round saved before them.
     """
 
     def __init__(self, archive: Archive) -> None:

@@ -1,8 +1,8 @@
-"""How many rounds a client has taken part in, over all runs of its study.
+"""Counts the rounds that a client has taken part in, over all runs of its study.
 
 A round gives margins, which are equations for the cells of others, and a further run
 gives further ones. So they are counted on disk, before the first answer of a round.
-Nothing but the removal of the client's state begins to count again.
+Only removing the client's state resets the count.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _ROUNDS = "rounds-taken"
 class RoundsTaken:
     """Rounds times outputs that a client has taken part in.
 
-    The measurement of the start, at weights of zero, is no round. It is free once per
-    run of the study: a server that begins a run again and again is counted.
+    The measurement of the start, at weights of zero, is not a round. It is free once
+    per run of the study: if a server begins a run repeatedly, that counts.
 
     Parameters
     ----------
     policy : MemberPolicy
-        Its ``most_rounds`` limits them.
+        The policy whose ``most_rounds`` limits them.
     """
 
     def __init__(self, archive: Archive, policy: MemberPolicy) -> None:
@@ -44,7 +44,7 @@ class RoundsTaken:
         return self._run != _run_of(plan)
 
     def begin(self, plan: Plan) -> None:
-        """Note that a training begins; what was taken part in so far stays counted.
+        """Note that a training begins; earlier rounds stay counted.
 
         If it begins again before the start was measured, that is still free.
         """
@@ -53,7 +53,7 @@ class RoundsTaken:
         self._write()
 
     def saved(self) -> None:
-        """Note that the state was saved: what follows are rounds."""
+        """Note that the state was saved: from now on there are rounds."""
         if self._is_at_start:
             self._is_at_start = False
             self._write()

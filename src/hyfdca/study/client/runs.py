@@ -1,7 +1,7 @@
-"""Which run of a study a client takes part in; it never goes back to an earlier one.
+"""The run of a study that a client takes part in; it never returns to an earlier one.
 
 The server says which run begins and what was chosen for it. The client checks both
-against its own study file, and writes them down before it answers. So a server can
+against its own study file, and records them before it answers. So a server can
 neither choose what the study file does not allow, nor repeat an earlier run. Only runs
 of which the client has answered a round count against ``most_runs``. A run that a
 policy refused, or that waited for an organisation in vain, has shown nothing.
@@ -9,11 +9,10 @@ policy refused, or that waited for an organisation in vain, has shown nothing.
 
 from __future__ import annotations
 
-import msgspec
-
 from hyfdca.errors import reading
 from hyfdca.protocol.codec import RefusedError
 from hyfdca.runtime.store import Archive
+from hyfdca.study.client.study_record import StudyRecord
 from hyfdca.study.plan import Plan
 from hyfdca.study.tuning import FIRST_RUN, RunChoice, check_choice
 
@@ -26,22 +25,17 @@ class KnownRun:
     Parameters
     ----------
     plan : Plan
-        Of the client's own study file.
+        The plan from the client's own study file.
     """
 
     def __init__(self, plan: Plan, archive: Archive) -> None:
-        self._agreed, self._archive = plan, archive
-        self._known: RunChoice | None = None
-        kept = archive.read(_RUN)
+        self._agreed, study = plan, plan.study_hash
+        self._run = StudyRecord(archive, _RUN, study, RunChoice)
+        self._runs = StudyRecord(archive, _TRAINED, study, list[int])
+        self._known = self._run.read()
         with reading(archive.damage(_RUN)):
-            study, run = (b"", FIRST_RUN) if kept is None else _decoder.decode(kept)
-            if study == plan.study_hash:  # another study file has runs of its own
-                self._known = run
             self.plan = plan.of_run(self._known or FIRST_RUN)
-        kept = archive.read(_TRAINED)
-        with reading(archive.damage(_TRAINED)):
-            study, runs = (b"", []) if kept is None else _runs_decoder.decode(kept)
-        self._trained = frozenset(runs if study == plan.study_hash else [])
+        self._trained = frozenset(self._runs.read() or [])
 
     def checked(self, run: RunChoice) -> Plan:
         """Return the plan of a run that may begin.
@@ -76,7 +70,7 @@ class KnownRun:
 
     def begin(self, plan: Plan) -> None:
         """Take part in a run from now on."""
-        self._archive.write(_RUN, _encoder.encode((plan.study_hash, plan.run)))
+        self._run.write(plan.run)
         self._known, self.plan = plan.run, plan
 
     def note_round(self) -> None:
@@ -85,14 +79,8 @@ class KnownRun:
         if number in self._trained:
             return
         trained = self._trained | {number}
-        record = (self.plan.study_hash, sorted(trained))
-        self._archive.write(_TRAINED, _encoder.encode(record))
+        self._runs.write(sorted(trained))
         self._trained = trained
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(tuple[bytes, RunChoice])
-_runs_decoder = msgspec.msgpack.Decoder(tuple[bytes, list[int]])
 
 
 def _inside(sentence: str) -> str:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hyfdca.arrays import IntArray
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.keys.pseudonyms import folds_of
 from hyfdca.data.expansion import Expansion, expansion_of_numbers
 from hyfdca.data.held_out import SplitTable, split_table
@@ -23,6 +23,7 @@ from hyfdca.holdings.ownership import Cells, owned_cells
 from hyfdca.model.scaling import Scaling, TargetScaling
 from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Message
 from hyfdca.protocol.phases import Phases
 from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.aligned_table import AlignedTable
@@ -33,7 +34,13 @@ from hyfdca.stages.levels.client import LevelsClient
 from hyfdca.stages.levels.messages import PHASES as LEVEL_PHASES
 from hyfdca.stages.scaling.client import ScalingClient
 from hyfdca.stages.scaling.messages import PHASES as SCALING_PHASES
+from hyfdca.study.client.placements import NotedPlacements
 from hyfdca.study.plan import Plan
+
+# Of what several hold, the first of them in the study file counts.
+_REMEDY = (
+    "name it earlier in the study file, so that it counts more of what others have too"
+)
 
 Begin = tuple[Phases, Callable[[], Handlers]]  # a stage's phases, and what starts it
 
@@ -47,6 +54,8 @@ class ClientStages:
         Returns what seals and opens, once everybody is known to have the same keys.
     least_rows : int
         Of its own in every sum, by the organisation's policy.
+    placements : NotedPlacements
+        Those that it has taken part under.
     """
 
     def __init__(
@@ -55,12 +64,12 @@ class ClientStages:
         table: Table,
         secrecy: Callable[[], ClientSecrecy],
         least_rows: int,
+        placements: NotedPlacements,
     ) -> None:
         self._plan, self._whole, self._secrecy = plan, table, secrecy
-        self._least_rows = least_rows
+        self._least_rows, self._placements = least_rows, placements
         self._held_out: AlignmentClient | None = None
         self._alignment: AlignmentClient | None = None
-        self._labels: LabelClient | WeightClient | None = None
         self._levels: LevelsClient | None = None
         self._numbers: Cells | None = None
         self._scaling: ScalingClient | None = None
@@ -94,6 +103,7 @@ class ClientStages:
             secrecy.alignment_keys(),
             self._plan.alignment,
             secrets=secrecy.secrets,
+            admission=self._placements.training,
         )
         return self._alignment.handlers
 
@@ -114,43 +124,89 @@ class ClientStages:
         """The organisation's table in the study's order."""
         return self._placed.aligned
 
+    def check_training_rows(self) -> None:
+        """Refuse sums over too few rows.
+
+        Raises
+        ------
+        RemoteProtocolError
+        """
+        self._check_counted(self.aligned, "a column")
+        n_labels = int(self.aligned.counts_sample.sum())
+        check_few(self._least_rows, n_labels, "what it counts of its labels", _REMEDY)
+
+    def check_all_rows(self) -> None:
+        """Do the same for all rows, before the first round.
+
+        Raises
+        ------
+        RemoteProtocolError
+        """
+        self.check_training_rows()
+        if self._plan.evaluation.rule:
+            self._check_counted(self.held_out, "a column set aside")
+
+    def _check_counted(self, aligned: AlignedTable, what: str) -> None:
+        own = aligned.own
+        n_counted = own.counts()
+        fewest = int(n_counted[n_counted > 0].min(initial=len(own.row_groups)))
+        check_few(self._least_rows, fewest, f"what it counts of {what}", _REMEDY)
+
+    def _checking(self, first: str, handlers: Handlers) -> Handlers:
+        """Have the first phase of a stage check the rows that it sums over."""
+
+        def begin(request: Message) -> Message | None:
+            self.check_training_rows()
+            return handlers[first](request)
+
+        return {**handlers, first: begin}
+
     def _begin_held_out(self) -> Handlers:
         """Align the rows set aside, by the same pseudonyms as the others."""
         if not self._plan.evaluation.rule:
             raise RemoteProtocolError("the study sets no rows aside")
-        assert self.aligned  # noqa: S101  # refuses to go on before the alignment
+        if self.aligned.categories and not self._plan.levels.releases_names:
+            # They have no score, and levels that a server names would be compared.
+            raise RemoteProtocolError(
+                "the study sets rows aside, but has release_level_names = false"
+            )
         table, secrecy = self._split.held_out, self._secrecy()
         check_few(self._least_rows, len(table.ids), "the part set aside")
-        # Notes about blank cells have nonces of their own, and belong to their rows.
+        # Notes about blank cells have their own nonces, and belong to their rows.
         self._held_out = AlignmentClient(
             table,
             secrecy.alignment_keys(),
             self._plan.alignment.of_held_out_rows,
             secrets=secrecy.secrets,
+            admission=self._placements.held_out,
         )
         return self._held_out.handlers
 
     @property
-    def held_out(self) -> AlignedTable:
-        """The organisation's rows that are set aside, in the study's order."""
+    def _placed_held_out(self) -> AlignmentClient:
         if self._held_out is None:
             raise RemoteProtocolError("the rows set aside have not been aligned")
-        return self._held_out.aligned
+        return self._held_out
+
+    @property
+    def held_out(self) -> AlignedTable:
+        """The organisation's rows that are set aside, in the study's order."""
+        return self._placed_held_out.aligned
 
     @property
     def held_out_order(self) -> IntArray:
         """Where these rows were in the table, before the study ordered them."""
         assert self.held_out  # noqa: S101  # refuses to go on before the alignment
-        assert self._held_out is not None  # noqa: S101  # likewise
-        return self._held_out.order
+        return self._placed_held_out.order
 
     def _begin_labels(self) -> Handlers:
         if self._block is not None:
             raise RemoteProtocolError("labels come before training")
-        self._labels = self._new_labels()
-        return self._labels.handlers
+        return self._checking("arrange", self._labels.handlers)
 
-    def _new_labels(self) -> LabelClient | WeightClient:
+    @cached_property
+    def _labels(self) -> LabelClient | WeightClient:
+        """Its labels and weights; the stage is left out where nothing is lacking."""
         targets = self._plan.alignment.targets
         return label_client(self.aligned, targets, self._secrecy().sealers())
 
@@ -165,7 +221,7 @@ class ClientStages:
             self._plan.levels,
             secrecy.sealers(),
         )
-        return self._levels.handlers
+        return self._checking("level tokens", self._levels.handlers)
 
     @property
     def expansion(self) -> Expansion:
@@ -192,7 +248,7 @@ class ClientStages:
             self._secrecy().sealers(),
             plan.is_centred,
         )
-        return self._scaling.handlers
+        return self._checking("arrange", self._scaling.handlers)
 
     @property
     def scaling(self) -> Scaling:
@@ -204,8 +260,14 @@ class ClientStages:
     @property
     def target(self) -> TargetScaling | None:
         """How targets are scaled; None without labels."""
-        labels = self._labels or self._new_labels()
+        labels = self._labels
         return labels.target if isinstance(labels, LabelClient) else None
+
+    @property
+    def row_weights(self) -> FloatArray | None:
+        """The weights in its table, (samples, 1); None if it has none or no labels."""
+        labels = self._labels
+        return labels.row_weights if isinstance(labels, LabelClient) else None
 
     @property
     def block(self) -> Block:
@@ -214,10 +276,8 @@ class ClientStages:
             raise RemoteProtocolError("this stage comes after the scaling")
         if self._block is None:
             scaled = self.scaling.apply(self._numbers.stored)
-            # Where nothing is lacking, the server does not begin the stage of labels.
-            losses = (self._labels or self._new_labels()).losses
             features = self.aligned.features_of(scaled, self.expansion)
-            block = self.aligned.block(features, self._plan.bias, losses)
+            block = self.aligned.block(features, self._plan.bias, self._labels.losses)
             self._block = replace(block, folds=self._folds())
         return self._block
 

@@ -1,6 +1,6 @@
-"""Whether the model to test is the one that a client gave its weights for.
+"""Checks that the model to test is the one for which a client gave its weights.
 
-Each client compares what it knows of the model. All clients are sent the same model
+Each client compares what it knows about the model. All clients are sent the same model
 (``stages/evaluation/client.py``), so together they know all of it.
 """
 

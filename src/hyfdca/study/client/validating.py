@@ -1,8 +1,8 @@
-"""Points of the curves at a client: when it answers, and the model that it has then.
+"""Points of the curves at a client: when it answers, and its model at that time.
 
-A client answers a round only if its own study file has it due, and each round once. So
-a server gets no more points than the file says, but for rounds that are repeated after
-a failure (``release.py`` counts these). Nothing of the training changes.
+A client answers a round only if it is due by its own study file, and each round once.
+So a server gets no more points than the file allows, except for rounds repeated after a
+failure (``release.py`` counts these). Nothing of the training changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from hyfdca.study.plan import Plan
 
 
 class DueRounds:
-    """Which rounds of the curves a client answers, and that it answers each once."""
+    """The rounds of the curves that a client answers, each once."""
 
     def __init__(self, plan: Plan, releases: Releases) -> None:
         self._plan, self._releases = plan, releases
@@ -52,7 +52,7 @@ class DueRounds:
     def take(self, number: int) -> None:
         """Note a round; refuse one that is not due, or was answered.
 
-        A point shows scores even where nothing else of the round was answered, so it
+        A point shows scores even if nothing else of the round was answered, so it
         counts as a round that is under way.
 
         Raises
@@ -67,7 +67,7 @@ class DueRounds:
         last_saved = self._releases.last_saved
         if number <= max(self._last, last_saved):
             raise RemoteProtocolError(f"round {number} of the curves was answered")
-        # Where rounds may go on without it, a client may have missed some.
+        # If rounds may proceed without it, a client may have missed some.
         is_always_present = plan.quorum == len(plan.names) and not plan.is_rehearsal
         if is_always_present and number > last_saved + plan.checkpoint_every:
             raise RemoteProtocolError(f"round {number} has not been reached")
@@ -81,9 +81,9 @@ class OwnPoint:
     Parameters
     ----------
     phases : Phases
-        Of the algorithm in use.
+        The phases of the algorithm in use.
     due : DueRounds
-        Which rounds it answers.
+        The rounds that it answers.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class OwnPoint:
     def client(
         self, plan: Plan, sealers: Callable[[], Sealers], answered: Answered
     ) -> ValidationClient:
-        """Return what answers points of the curves."""
+        """Return the handlers for points of the curves."""
         inputs = ValidationInputs(
             self._stages.held_out,
             self._stages.held_out_order,
@@ -122,7 +122,7 @@ class OwnPoint:
         Raises
         ------
         RemoteProtocolError
-            If the round is not due, or the notice does not fit what the client knows.
+            If the round is not due, or the notice contradicts what the client knows.
         """
         stages = self._stages
         weights, rest = np.split(
@@ -137,7 +137,7 @@ class OwnPoint:
         return PresentModel(parts, intercept)
 
     def _weights(self, content: bytes) -> FloatArray:
-        """Return the weights of the client's own features; a bias it has comes last."""
+        """Return the weights of the client's own features; a bias comes last."""
         try:
             kind = self._phases["release"].request
             request = msgspec.msgpack.decode(content, type=kind)
@@ -149,7 +149,7 @@ class OwnPoint:
         return unpack_reals(released.weights, math.prod(shape)).reshape(shape)
 
     def _parts(self, levels: list[ColumnLevels], weights: FloatArray) -> OwnParts:
-        """Return what the rows set aside have of the margins."""
+        """Return the contribution to the margins of the rows set aside."""
         table, expansion = self._stages.held_out, self._stages.expansion
         trained = {name: c for c, name in enumerate(self._stages.aligned.features)}
         columns = np.array([trained[name] for name in table.features], np.int64)
@@ -167,14 +167,14 @@ class OwnPoint:
         return parts_of(table, own, chosen, weights[features])
 
     def _scaling(self) -> Scaling:
-        """Return the scaling of all own features: those of levels stay as they are."""
+        """Return the scaling of all its own features: those of levels are unchanged."""
         expansion = self._stages.expansion
         places = expansion.starts[expansion.is_number]
         size = int(expansion.widths.sum())
         return among_levels(self._stages.scaling, places, size)
 
     def _entries(self, levels: list[ColumnLevels]) -> dict[str, CategoryEntry]:
-        """Return the levels of own categories; refuse those that differ from its own.
+        """Return the levels of its categories; refuse those that differ from its own.
 
         Rows set aside may have levels that the client's other rows do not have.
         """
@@ -200,6 +200,6 @@ class OwnPoint:
 
 
 def _runs(starts: IntArray, widths: IntArray) -> IntArray:
-    """Return whole numbers from each start on, as many as the width says."""
+    """Return consecutive whole numbers from each start, ``width`` of them each."""
     runs = [np.arange(s, s + w) for s, w in zip(starts, widths, strict=True)]
     return np.concatenate([np.empty(0, np.int64), *runs])

@@ -1,4 +1,4 @@
-"""A first study file from a look at the tables, with the reason of every guess."""
+"""Drafts a study file from the tables, with the reason for every guess."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from hyfdca.data.glance import Glance, glance_at
 from hyfdca.data.tables import DATE_ORIGIN, KINDS, Kind, TableError, listed
 from hyfdca.data.words import are_dates, boolean_of, is_yes_or_no, words_of
 from hyfdca.errors import StudyError, counted
-from hyfdca.stages.alignment.checks import (
-    AlignmentError,
-    check_linked,
-    check_spelling,
-)
-from hyfdca.study.drafting.guesses import Roles, guess_roles
+from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.stages.alignment.class_checks import check_linked, check_spelling
+from hyfdca.study.drafting.guesses import MOST_CLASSES, Roles, guess_roles
 from hyfdca.study.drafting.hints import (
     code_hints,
     date_hints,
@@ -29,6 +26,7 @@ from hyfdca.study.drafting.hints import (
 )
 from hyfdca.study.file import parse
 from hyfdca.study.kind_notes import kind_word
+from hyfdca.study.values import without_controls
 
 _HEAD = """\
 # Drafted by hyfdca study new from a look at {tables}.
@@ -51,10 +49,10 @@ def draft_study(
     out : Path
         Where the file will be; paths in it are relative to its folder.
     id_columns : sequence of str
-        What the columns of IDs are called: a name for all tables, or
-        ``table=column`` for some; guessed if not given.
+        The names of the ID columns: a name for all tables, or ``table=column`` for
+        some; guessed if not given.
     label_column : str, optional
-        What the column of labels is called; guessed if not given.
+        The name of the label column; guessed if not given.
 
     Raises
     ------
@@ -74,7 +72,7 @@ def draft_study(
 
 
 def _sentence(text: str, paths: Sequence[Path]) -> str:
-    """Return what is wrong with a table as a sentence; names of files stay as is."""
+    """Return what is wrong with a table as a sentence; file names stay unchanged."""
     if any(text.startswith(path.name) for path in paths):
         return f"The file {text}."
     return f"{text[:1].upper()}{text[1:]}."
@@ -82,7 +80,7 @@ def _sentence(text: str, paths: Sequence[Path]) -> str:
 
 def _study(glances: Sequence[Glance], roles: Roles, out: Path) -> Iterator[str]:
     yield "[study]"
-    yield _line("name", out.stem)
+    yield _line("name", without_controls(out.stem))
     yield from _columns(glances, roles)
     yield from _loss(glances, roles)
     yield from _kinds(glances, roles)
@@ -111,7 +109,7 @@ def _columns(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
         yield _line("rows", "by order")
     elif without_ids:
         names = ", ".join(glance.path.name for glance in without_ids)
-        yield _comment(f"These tables have no IDs, and other numbers of rows: {names}.")
+        yield _comment(f"These tables have no IDs and different row counts: {names}.")
         yield '# Save them as NPZ with an array ids; rows = "by order" would mix cases.'
 
 
@@ -128,26 +126,33 @@ def _loss(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
         yield "# numbers, such as the days between two dates, or of classes."
         yield _line("loss", "squared")
     else:
-        yield f"# The labels have {n_values:,} different values: numbers to predict."
-        yield '# If they are classes, use loss = "logistic" and raise max_classes.'
+        what = "whole numbers in a row" if roles.is_count else "different values"
+        yield f"# The labels have {n_values:,} {what}: numbers to predict."
+        yield '# If they are classes, use loss = "logistic"' + (
+            "." if n_values <= MOST_CLASSES else " and raise max_classes."
+        )
         yield _line("loss", "squared")
 
 
 def _refused_labels(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
     """Yield what training would say of classes that tables write differently."""
-    each = zip(glances, roles.labels.columns, strict=True)
-    own = {g.path.name: g.label_values(name) for g, name in each if g.has_label(name)}
+    each = zip(_names(glances), glances, roles.labels.columns, strict=True)
+    own = {
+        name: glance.label_values(column)
+        for name, glance, column in each
+        if glance.has_label(column)
+    }
     try:
-        check_spelling(sorted(roles.label_values))
+        check_spelling(list(own), list(own.values()))
         check_linked(list(own), [sorted(values) for values in own.values()])
     except AlignmentError as error:
         yield f"Training will be refused: {error}"
 
 
 def _positive(values: Collection[str]) -> Iterator[str]:
-    """Say which label is positive if they are yes and no.
+    """Name the positive label if labels are yes and no.
 
-    Otherwise it would be the second one in alphabetical order: nein rather than ja.
+    Otherwise it would be the second in alphabetical order: nein rather than ja.
     """
     if len(values) == 2 and is_yes_or_no(words_of(values)):
         found = sorted(values, key=lambda value: boolean_of(value) or 0.0)
@@ -158,7 +163,7 @@ def _positive(values: Collection[str]) -> Iterator[str]:
 
 
 def _kinds(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
-    """Say what becomes of columns that are not numbers, and which cannot be read."""
+    """Describe columns that are not numbers, and those that cannot be read."""
     found: dict[str, set[Kind]] = {}
     for place, glance in enumerate(glances):
         for name in [] if glance.numbered else roles.features(place, glance):
@@ -179,7 +184,7 @@ def _kinds(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
 def _categorical(
     glances: Sequence[Glance], found: Mapping[str, set[Kind]]
 ) -> Iterator[str]:
-    """Name the columns that are categories, though not all tables show it."""
+    """Name the columns that are categories, even if not all tables show it."""
     codes = {name: n for name in found if (n := sum(_codes(glances, name)))}
     mixed = [n for n, kinds in found.items() if kinds - {"blank"} > {"category"}]
     mixed = [n for n in mixed if n not in codes and _has_common_values(glances, n)]
@@ -190,7 +195,7 @@ def _categorical(
     yield from _comments_of_numbers(glances, codes)
     if mixed:
         yield _comment(f"Text in some tables and not in others: {listed(mixed)}.")
-        yield "# If they are no categories, correct the tables, or use ignore."
+        yield "# If they are not categories, correct the tables, or use ignore."
     if codes or mixed:
         yield f"categorical = {json.dumps([*codes, *mixed], ensure_ascii=False)}"
 
@@ -203,7 +208,7 @@ def _codes(glances: Sequence[Glance], name: str) -> Iterator[int]:
 def _comments_of_numbers(
     glances: Sequence[Glance], codes: Collection[str]
 ) -> Iterator[str]:
-    """Say where codes are stored as numbers, which have lost their zeros."""
+    """Name codes that are stored as numbers and so have lost their zeros."""
     for glance in glances:
         for name in codes:
             if name in glance.columns and glance.is_stored_as_numbers(name):
@@ -249,14 +254,15 @@ def _cells(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
         yield _comment(_line("uncovered", "zero" if is_sparse else "mean"))
     elif share:
         filling = "zero" if is_sparse else "the mean of their column"
-        yield f"# {share:.1%} of all cells are in no table: taken as {filling}."
+        yield f"# {share:.1%} of all cells are in no table: taken as {filling},"
+        yield "# or in a category as its most frequent level."
         yield _line("uncovered", "zero" if is_sparse else "mean")
 
 
 def _n_known(
     glances: Sequence[Glance], roles: Roles, features: Sequence[Sequence[str]]
 ) -> int:
-    """Return how many blank cells another table has a value of."""
+    """Return how many blank cells have a value in another table."""
     each = zip(glances, features, roles.ids.columns, strict=True)
     cells = [
         {n: glance.blank_ids(n, own_id) for n in own if not glance.mistake(n)}
@@ -320,7 +326,7 @@ def _clients(glances: Sequence[Glance], roles: Roles, out: Path) -> Iterator[str
 
 def _names(glances: Sequence[Glance]) -> list[str]:
     """Return a name for each organisation: that of its file, made unique."""
-    stems = [glance.path.name.split(".")[0] for glance in glances]
+    stems = [without_controls(glance.path.name.split(".")[0]) for glance in glances]
     counts = Counter(stems)
     return [
         stem if counts[stem] == 1 else f"{stem}-{place + 1}"
@@ -333,7 +339,7 @@ def _relative(path: Path, out: Path) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a comment on one line, whatever names of files and columns contain."""
+    """Return a comment on one line, even if names of files and columns have several."""
     return "# " + "".join(c if c.isprintable() else " " for c in text)
 
 

@@ -1,4 +1,4 @@
-"""A guess of which columns of several tables have one role, with its reason."""
+"""A guess of the columns with a role in several tables, with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the columns of several tables seem to be: IDs, labels, features."""
+"""Guesses the roles of columns in several tables: IDs, labels, features."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hyfdca.data.glance import Glance
 from hyfdca.data.labels import is_fraction
-from hyfdca.data.tables import listed
+from hyfdca.data.tables import listed, parsed_number
 from hyfdca.errors import StudyError
 from hyfdca.study.drafting.guess import Guess, has_word
 from hyfdca.study.drafting.ids import check_known, given_ids, guess_ids
@@ -16,12 +16,13 @@ _LABEL_WORDS = (
     *("label", "outcome", "target", "y", "class", "response", "diagnosis"),
     *("result", "event", "status", "default", "churn", "readmitted"),
 )
-_MOST_CLASSES = 20  # more values are rather numbers
+_FEWEST_COUNTS = 6  # consecutive whole numbers; fewer may be grades
+MOST_CLASSES = 20  # with more values, they are probably numbers
 
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of all tables are."""
+    """The roles of the columns of all tables."""
 
     ids: Guess
     labels: Guess
@@ -31,9 +32,23 @@ class Roles:
     @property
     def is_classification(self) -> bool:
         """Whether labels are classes rather than numbers."""
-        return len(self.label_values) <= _MOST_CLASSES and not any(
-            map(is_fraction, self.label_values)
-        )
+        is_few = len(self.label_values) <= MOST_CLASSES
+        return is_few and not self.is_count and not self.has_fractions
+
+    @property
+    def has_fractions(self) -> bool:
+        """Whether some labels are numbers that are not whole."""
+        return any(map(is_fraction, self.label_values))
+
+    @property
+    def is_count(self) -> bool:
+        """Whether labels are whole numbers, many of which follow on each other."""
+        numbers = [parsed_number(label) for label in self.label_values]
+        whole = {n for n in numbers if n is not None and n.is_integer()}
+        if len(whole) < len(numbers):
+            return False
+        runs = (n for n in whole if n - 1 not in whole)  # where one begins
+        return any(all(n + k in whole for k in range(_FEWEST_COUNTS)) for n in runs)
 
     def features(self, place: int, glance: Glance) -> list[str]:
         """Return the features of one table."""
@@ -44,12 +59,12 @@ class Roles:
 def guess_roles(
     glances: Sequence[Glance], id_columns: Sequence[str], label_column: str | None
 ) -> Roles:
-    """Return what columns seem to be; names that are given are not guessed.
+    """Guess the roles of columns, except those that are given.
 
     Parameters
     ----------
     id_columns : sequence of str
-        As ``--id`` takes them: names of columns, or ``table=column``.
+        Values of ``--id-column``: names of columns, or ``table=column``.
 
     Raises
     ------
@@ -76,9 +91,9 @@ def guess_roles(
 def _given_labels(glances: Sequence[Glance], name: str | None) -> Guess | None:
     if name is None:
         return None
-    check_known(glances, name, "--label")
+    check_known(glances, name, "--label-column")
     columns = tuple(name if name in glance.columns else None for glance in glances)
-    return Guess(columns, "As --label says.")
+    return Guess(columns, "As --label-column says.")
 
 
 def _ignored(glance: Glance, own_id: str | None, label: str | None) -> dict[str, str]:
@@ -106,7 +121,7 @@ def _guess_labels(glances: Sequence[Glance], ids: Guess) -> Guess:
         found = f"; {listed(binary)} have two values each" if binary else ""
         raise StudyError(
             f"No column of these tables has the name of a label{found}; name it with "
-            "--label."
+            "--label-column."
         )
     why = f"{binary[0]!r} is the only column with two values."
     return _in_tables(glances, binary[0], why)

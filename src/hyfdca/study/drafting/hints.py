@@ -1,4 +1,4 @@
-"""What a draft of a study points out and leaves to its reader: lines of comments."""
+"""Comments with which a draft of a study points things out to its reader."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ _ROLES = {
     "weight_column": ("how often each row counts", ("weight", "weights")),
     "offset_column": ("an offset of each margin", ("offset", "offsets", "exposure")),
 }
+_MEASURED = (
+    *("body", "birth", "patient", "kg", "lb", "lbs", "g", "gain", "loss", "change"),
+    *("fetal", "ideal", "lean", "dry", "start", "end"),
+)
 _CODES = (
     *("code", "type", "kind", "category", "status", "group", "stage", "class"),
     *("grade", "region", "zip", "ward", "sex", "gender", "race"),
 )
 _DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
-_FEWEST_CODES, _MOST_CODES = 3, 10  # of two values, the number is as good
+_FEWEST_CODES, _MOST_CODES = 3, 10  # two values are as good as numbers
 _MANY = 0.05  # of the IDs of the smaller table
 
 
 def role_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
-    """Yield keys for features that by their names may be weights or offsets."""
+    """Yield keys for features whose names suggest weights or offsets."""
     labelled = [
         {name for name in roles.features(place, glance) if _is_number(glance, name)}
         for place, glance in enumerate(glances)
@@ -37,13 +41,13 @@ def role_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
     # Such columns belong to labels, so all that have labels need them.
     for name in sorted(set.intersection(*labelled)) if labelled else ():
         for key, (meaning, words) in _ROLES.items():
-            if has_word(name, words):
+            if has_word(name, words) and not has_word(name, _MEASURED):
                 yield f"If {name!r} is {meaning} and no feature, write:"
                 yield f"{key} = {json.dumps(name, ensure_ascii=False)}"
 
 
 def code_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
-    """Yield features of few whole numbers that by their names may be codes."""
+    """Yield features of few whole numbers whose names suggest codes."""
     values: dict[str, set[str]] = {}
     for place, glance in enumerate(glances):
         for name in roles.features(place, glance):
@@ -57,7 +61,7 @@ def code_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
 
 
 def date_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
-    """Yield features of numbers such as 20240131, which are rather dates."""
+    """Yield features of numbers such as 20240131, which are probably dates."""
     for place, glance in enumerate(glances):
         for name in roles.features(place, glance):
             if _is_number(glance, name):
@@ -80,7 +84,7 @@ def missing_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
 def twin_names(
     glances: Sequence[Glance], roles: Roles
 ) -> Iterator[tuple[Glance, str, Glance, str]]:
-    """Yield features of two tables whose names differ in brackets alone."""
+    """Yield features of two tables whose names differ only in brackets."""
     named = [
         {without_brackets(name): name for name in roles.features(place, glance)}
         for place, glance in enumerate(glances)
@@ -108,5 +112,5 @@ def id_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
         if n_more > _MANY * min(len(own), len(theirs)):
             yield (
                 f"{one.path.name} and {other.path.name} share {n_shared:,} IDs, and "
-                f"{n_more:,} more that differ in {form} alone: write them alike."
+                f"{n_more:,} more that differ only in {form}: write them alike."
             )

@@ -1,4 +1,4 @@
-"""Which columns of several tables seem to be the IDs, or are said to be."""
+"""Finds or guesses the ID columns of several tables."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SINGLE_FORMS: tuple[IdForm, ...] = (
     *("capitals", "blanks or punctuation"),
 )
 
-_Values = dict[str | None, frozenset[str]]  # the IDs that columns of a table would be
+_Values = dict[str | None, frozenset[str]]  # the IDs that columns of a table would give
 
 
 def given_ids(glances: Sequence[Glance], given: Sequence[str]) -> Guess | None:
-    """Return the columns that ``--id`` names; None if it names none.
+    """Return the columns that ``--id-column`` names; None if it names none.
 
     Each is the name for all tables, or ``table=column``. If all are of the second kind,
     the columns of other tables are guessed.
@@ -39,27 +39,29 @@ def given_ids(glances: Sequence[Glance], given: Sequence[str]) -> Guess | None:
     rest = [text for text in given if _table_of(glances, text) is None]
     if len(rest) > 1:
         raise StudyError(
-            f"Several names are given with --id for all tables, {listed(rest)}; give "
-            f"one, or --id {glances[0].path.name}=COLUMN for a table of its own."
+            "Several names are given with --id-column for all tables, "
+            f"{listed(rest)}; give one, or --id-column "
+            f"{glances[0].path.name}=COLUMN for a table of its own."
         )
     if rest:
-        check_known(glances, rest[0], "--id")
+        check_known(glances, rest[0], "--id-column")
         own = dict.fromkeys(_named(glances), rest[0]) | own
     for place, name in own.items():
         if name not in glances[place].columns:
             raise StudyError(
-                f"{glances[place].path.name} has no column {name!r}, which --id names; "
-                f"its columns are {listed(list(glances[place].columns))}; name the "
-                f"column of this table with --id {glances[place].path.name}=COLUMN."
+                f"{glances[place].path.name} has no column {name!r}, which --id-column "
+                f"names; its columns are {listed(list(glances[place].columns))}; name "
+                "the column of this table with --id-column "
+                f"{glances[place].path.name}=COLUMN."
             )
     if len(own) < len(_named(glances)):
         return guess_ids(glances, own) if own else None
     columns = tuple(own.get(place) for place in range(len(glances)))
-    return Guess(columns, "As --id says.") if own else None
+    return Guess(columns, "As --id-column says.") if own else None
 
 
 def check_known(glances: Sequence[Glance], name: str, option: str) -> None:
-    """Refuse a name that is no column of any table."""
+    """Refuse a name that is not a column of any table."""
     if not any(name in glance.columns for glance in glances):
         known = sorted({column for glance in glances for column in glance.columns})
         raise StudyError(
@@ -73,7 +75,7 @@ def _named(glances: Sequence[Glance]) -> list[int]:
 
 
 def _table_of(glances: Sequence[Glance], text: str) -> int | None:
-    """Return which table an option such as ``bank.csv=customer`` is about."""
+    """Return the table that an option such as ``bank.csv=customer`` names."""
     for place in _named(glances):
         path = glances[place].path
         if text.startswith((f"{path.name}=", f"{path}=")):
@@ -92,7 +94,7 @@ def _own_names(glances: Sequence[Glance], given: Sequence[str]) -> dict[int, str
 
 
 def guess_ids(glances: Sequence[Glance], own: Mapping[int, str]) -> Guess:
-    """Return which columns seem to be the IDs, given those of some tables.
+    """Guess the ID columns, given those of some tables.
 
     Raises
     ------
@@ -118,7 +120,7 @@ def guess_ids(glances: Sequence[Glance], own: Mapping[int, str]) -> Guess:
 def _guess_own_ids(glances: Sequence[Glance], own: Mapping[int, str]) -> Guess:
     """Guess the IDs of tables that name them differently, by the rows they share.
 
-    Tables join one by one, each time the one that shares most with those before.
+    Tables are added one by one, each time the one that shares most with the others.
     """
     values = [_values(glance, own.get(place)) for place, glance in enumerate(glances)]
     chosen: dict[int, str | None] = {}
@@ -166,7 +168,7 @@ def _values(glance: Glance, given: str | None) -> _Values:
         raise StudyError(
             f"No column of {file} looks like the IDs of its rows: texts or whole "
             f"numbers, another in each row{_near_miss(glance)}, or name the column "
-            f"with --id {file}=COLUMN."
+            f"with --id-column {file}=COLUMN."
         )
     # Any two tables share numbers of rows.
     names = tuple(n for n in names if not glance.is_row_number(n)) or names
@@ -180,14 +182,15 @@ def _refuse_odd(
     rest: Sequence[int],
 ) -> NoReturn:
     """Refuse a table that shares no IDs with most of the others."""
-    # With half of the tables or fewer before, these may be the odd ones as well.
+    # With at most half of the tables so far, these may be the odd ones instead.
     odd = rest[0] if len(rest) <= len(chosen) else min(chosen)
     others = chosen if odd in rest else dict.fromkeys(rest)
     file = glances[odd].path.name
     raise StudyError(
         f"No column of {file} shares values with the IDs of the other tables"
         f"{_written_alike(glances, values, odd, others)}; write IDs alike in all "
-        f"tables, or name the column of a table with --id, such as --id {file}=COLUMN."
+        "tables, or name the column of a table with --id-column, such as --id-column "
+        f"{file}=COLUMN."
     )
 
 
@@ -197,7 +200,7 @@ def _written_alike(
     odd: int,
     others: Collection[int],
 ) -> str:
-    """Return in which form columns would share values, or which may be IDs."""
+    """Return the form in which columns would share values, or possible ID columns."""
     best, said = (
         0,
         f" (its columns that may be IDs: {listed(list(map(str, values[odd])))})",
@@ -210,7 +213,7 @@ def _written_alike(
                         best = n
                         said = (
                             f": {n:,} values of {name!r} are those of {their_name!r} "
-                            f"of {glances[other].path.name} but for {form}"
+                            f"of {glances[other].path.name} except for {form}"
                         )
     return said
 
@@ -222,7 +225,7 @@ def n_alike(form: IdForm, own: Collection[str], theirs: Collection[str]) -> int:
 
 
 def _near_miss(glance: Glance) -> str:
-    """Return what is wrong with a column that by its name or cells would be the IDs."""
+    """Return what is wrong with a column that resembles IDs by name or cells."""
     is_named = {name: has_word(name, _ID_WORDS) for name in glance.columns}
     for name in sorted(is_named, key=is_named.__getitem__, reverse=True):
         n_blank, n_repeated = glance.n_blank_and_repeated(name)

@@ -1,4 +1,4 @@
-"""Which run of a study comes next in one process, and where its results go.
+"""Determines the next run of a study in one process, and the folder of its results.
 
 The first run writes to the folder of results, each further one to a folder in it.
 """
@@ -47,7 +47,7 @@ def next_choice(folder: Path, options: Collection[str], how: How) -> RunChoice:
         has_model = last > 1 or (folder / _MODEL).exists()
         return choice_after(last, has_model and not is_unfinished, options)
     if how == "restart" and is_unfinished:
-        with suppress(StoreError):  # a state that is damaged is discarded too
+        with suppress(StoreError):  # a damaged state is discarded too
             return saved_choice(state)
         return RunChoice(number=last)
     return FIRST_RUN

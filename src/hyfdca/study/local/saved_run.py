@@ -1,7 +1,7 @@
 """The folder of an unfinished run in one process, from which it can be resumed.
 
 The parties save the same contents as between machines, each in its own folder, and
-those of the organisations are sealed. All is held back in memory until ``write``, so
+those of the organisations are sealed. Everything stays in memory until ``write``, so
 short trainings leave no trace and cost nothing.
 """
 
@@ -53,7 +53,7 @@ class SavedRun:
         self._release()
 
     def _forget(self) -> None:
-        """Take new stores, through which what is on disk can be seen."""
+        """Take new stores, through which the content of the disk can be read."""
         ranks = range(len(self._plan.names))
         self._server = self._store(_SERVER)
         self._members = [self._store(f"{_MEMBER}{rank}") for rank in ranks]
@@ -156,7 +156,7 @@ class SavedRun:
                         shutil.rmtree(path)
                 self._lock_file.unlink()
             self._release()
-            with suppress(OSError):  # there may be files of others
+            with suppress(OSError):  # other files may be there
                 self._folder.rmdir()
         self._forget()
 
@@ -176,7 +176,7 @@ class SavedRun:
 
 
 def saved_choice(folder: Path) -> RunChoice:
-    """Return what was chosen for the run that a folder has; the file's own without one.
+    """Return what was chosen for the run in a folder; by default the file's own choice.
 
     Raises
     ------

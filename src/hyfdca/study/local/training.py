@@ -19,9 +19,9 @@ from hyfdca.study.durable import RoundCheckpoints
 from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.file import StudyFile, load_with_content
 from hyfdca.study.local.further_runs import STATE
+from hyfdca.study.local.run import LocalRun
 from hyfdca.study.local.saved_run import How, SavedRun
 from hyfdca.study.local.study import (
-    LocalRun,
     local_clients,
     local_driver,
     local_plan,
@@ -38,16 +38,16 @@ from hyfdca.study.validating import note_before
 from hyfdca.training.runner import Failure, Runner
 
 _SECONDS = 5.0  # between two checkpoints, at least
-_SHARE = 0.05  # of the time that may be spent on checkpoints
+_SHARE = 0.05  # share of the time that may be spent on checkpoints
 
 
 class _Named:
-    """A member whose refusals say whose they are.
+    """A member whose refusals name it.
 
     Parameters
     ----------
     refusals : type
-        What counts as a refusal.
+        The exceptions that count as refusals.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class TimedCheckpoints:
     Parameters
     ----------
     rounds : RoundCheckpoints
-        Has all parties save a round.
+        Lets all parties save a round.
     write : callable
-        Brings to disk what they saved.
+        Writes what they saved to disk.
     every : int
-        Only rounds whose number this divides are saved, but for the last.
+        Only rounds whose number this divides are saved, except for the last.
     """
 
     def __init__(
@@ -159,16 +159,16 @@ def train_file(
     Parameters
     ----------
     tell : callable, optional
-        Is called with a sentence that says what was chosen for the run, where a resumed
+        Called with sentences that say what was chosen for the run, where a resumed
         training continues, or what choosing l2, or curves, will let organisations find
         out.
     run : RunChoice, optional
-        Which run of the study to train, and what was chosen for it.
+        The run of the study to train, and what was chosen for it.
 
     Raises
     ------
     StudyError
-        No outcome has been written then.
+        In that case, no outcome has been written.
     """
     check_folder(folder)
     file, content = load_with_content(path)

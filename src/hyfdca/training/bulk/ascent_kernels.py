@@ -14,13 +14,13 @@ from hyfdca.training.bulk.counts import WORK
 NOT_MISSED, LAST = -2, -1  # in the lists of rows that absent clients missed
 _DUAL_GRID = 2.0**50
 _AHEAD = 64  # samples whose values are fetched together
-_LINE = 64  # bytes that memory gives at a time
+_LINE = 64  # bytes that memory transfers at a time
 
 _compiled = jit(nogil=True, error_model="numpy")
 
 
 class Table(NamedTuple):
-    """The rows, what they belong to, and each sample's label and curvature."""
+    """The rows, their samples and clients, and each sample's label and curvature."""
 
     indptr: Any
     indices: Any
@@ -35,9 +35,9 @@ class Table(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What the settings say, as numbers.
+    """The settings as numbers.
 
-    ``divides_by_all`` counts absent holders too. ``refreshes_all`` has those present
+    ``divides_by_all`` counts absent holders too. With ``refreshes_all`` those present
     send margins of all their samples. With ``recalls`` these are computed when a sample
     is drawn, with the weights that its holder had when it was last present.
     ``factor`` multiplies curvatures; 0 stands for the number of samples drawn.
@@ -56,7 +56,7 @@ class State(NamedTuple):
 
     By sample: ``duals``. By feature: ``weights``, of what clients have shown. By row:
     the duals as clients ``known`` them, the ``margins`` they sent last, and in
-    ``missed_next`` the lists of rows whose dual an absent client has not heard of, of
+    ``missed_next`` the lists of rows whose dual an absent client has not received, of
     which ``missed_first`` has the heads by client. ``taken`` and ``touched`` are the
     last rounds in which a row, and a sample, was drawn, ``places`` where the sample was
     among those drawn. By client: how many duals it had ``missed`` when it came, the
@@ -80,7 +80,7 @@ class State(NamedTuple):
 
 
 class Present(NamedTuple):
-    """Who takes part in a round, who of them was away, and how much each draws."""
+    """The participants of a round, which of them were away, and how much each draws."""
 
     number: int
     key: Any
@@ -94,8 +94,8 @@ class Present(NamedTuple):
 class Draw(NamedTuple):
     """What is drawn in a round.
 
-    ``rows`` are those drawn, ``samples`` theirs, each once; ``touched`` counts for each
-    client, present or not, how many of these samples it holds.
+    ``rows`` are those drawn, ``samples`` theirs without repetition; ``touched`` counts
+    how many of these samples each client holds, present or not.
     """
 
     rows: Any
@@ -116,16 +116,16 @@ def ascent_round(table, rule, present, draw, state):  # type: ignore[no-untyped-
     fetched = _inner_products(table, rule, present, state, draw.samples)
     changes = _dual_changes(table, rule, present, state, draw.samples)
     duals, places, row_samples = state.duals, state.places, table.row_samples
-    for row in draw.rows:  # all who draw a sample would change it in the same way
+    for row in draw.rows:  # all that draw a sample would change it in the same way
         sample = row_samples[row]
         duals[sample] += changes[places[sample]]
     _announce(table, rule, present, state, draw.samples)
-    return fetched  # or else the compiler would leave out the fetching
+    return fetched  # otherwise the compiler would remove the fetching
 
 
 @_compiled
 def _catch_up(table, rule, present, state):  # type: ignore[no-untyped-def]
-    """Have clients that were away hear of the duals they missed."""
+    """Give clients that were away the duals that they missed."""
     indptr, indices, data, weights = _shares(table, state)
     duals, known, row_samples = state.duals, state.known, table.row_samples
     missed, missed_first, missed_next = _lists(state)
@@ -146,7 +146,7 @@ def _catch_up(table, rule, present, state):  # type: ignore[no-untyped-def]
 
 
 def drawn(table: Table, present: Present, state: State) -> Draw:
-    """Draw for all who are present, when the round before is over.
+    """Draw for all present clients, after the previous round.
 
     The arrays are made here: numba crashes if Ctrl-C is pressed while a compiled
     function returns a tuple of arrays.
@@ -155,7 +155,7 @@ def drawn(table: Table, present: Present, state: State) -> Draw:
     rows, samples = np.empty(n_drawn, np.int64), np.empty(n_drawn, np.int64)
     touched = np.zeros(table.client_starts.size - 1, np.int64)
     samples = samples[: _draw(table, present, state, rows, samples)]
-    samples.sort()  # memory is read faster in its order
+    samples.sort()  # memory is read faster in order
     _place(table, state, samples, touched)
     return Draw(rows, samples, touched)
 
@@ -234,11 +234,11 @@ def _inner_products(table, rule, present, state, touched):  # type: ignore[no-un
 
 @_compiled
 def _refresh(table, present, state):  # type: ignore[no-untyped-def]
-    """Have those present send the margins of all their samples."""
+    """Let those present send the margins of all their samples."""
     indptr, indices, data, weights = _shares(table, state)
     margins, counts = state.margins, state.counts
     row_clients, is_present = table.row_clients, present.is_present
-    for row in range(row_clients.size):  # memory is read faster in its order
+    for row in range(row_clients.size):  # memory is read faster in order
         client = row_clients[row]
         if is_present[client]:
             first, last = indptr[row], indptr[row + 1]
@@ -270,7 +270,7 @@ def _dual_changes(table, rule, present, state, touched):  # type: ignore[no-unty
 
 @_compiled
 def _announce(table, rule, present, state, touched):  # type: ignore[no-untyped-def]
-    """PrimalAggregation: those present hear of duals, for others they are noted."""
+    """PrimalAggregation: present clients receive duals; for others they are noted."""
     indptr, indices, data, weights = _shares(table, state)
     duals, known, row_samples = state.duals, state.known, table.row_samples
     _, missed_first, missed_next = _lists(state)
@@ -303,9 +303,9 @@ def _lists(state):  # type: ignore[no-untyped-def]
 
 @_compiled
 def _fetch(indptr, indices, data, starts, samples):  # type: ignore[no-untyped-def]
-    """Bring the values of samples close, side by side; return a number that uses all.
+    """Fetch the values of samples in parallel; return a number that depends on all.
 
-    One product after the other would wait for memory at each sample.
+    Sequential products would wait for memory at each sample.
     """
     total = 0.0
     for sample in samples:
@@ -333,7 +333,7 @@ def _add_row(indices, data, weights, first, last, change):  # type: ignore[no-un
 
 @_compiled
 def _heard(duals, known, row_samples, row):  # type: ignore[no-untyped-def]
-    """Have a client know a dual; return by how much it changed."""
+    """Update a client's dual; return its change."""
     dual = duals[row_samples[row]]
     change = dual - known[row]
     known[row] = dual

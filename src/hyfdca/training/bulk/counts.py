@@ -1,4 +1,4 @@
-"""What a simulated round costs, client by client and on the wire."""
+"""The costs of a simulated round, by client and on the wire."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class RoundCounts:
     participants : array (clients,)
     per_client : array (clients, 4)
         Stored values read, numbers sealed and numbers opened, see ``traffic.py``; and
-        numbers sealed if margins were sent of drawn samples alone, as the paper counts.
+        numbers sealed if only margins of drawn samples were sent, as the paper counts.
     traffic : Traffic
         Bytes and round trips of all participants together.
     unread_seconds : float
-        CPU time of the participant with most rows for margins that nobody looks at in
-        this round: the simulation leaves them out.
+        CPU time of the participant with most rows for margins that nobody needs in this
+        round: the simulation skips them.
     """
 
     participants: IntArray
@@ -43,7 +43,7 @@ class RoundCounts:
 
     @property
     def busiest(self) -> IntArray:
-        """The most that one participant read, sealed and opened, each for itself."""
+        """The most that one participant read, sealed and opened, separately."""
         return np.asarray(self.per_client.max(axis=0, initial=0))
 
     @property

@@ -1,10 +1,10 @@
-"""HyFDCA for all clients at once; ``algorithms/hyfdca`` has what its rounds mean.
+"""HyFDCA for all clients at once; ``algorithms/hyfdca`` explains its rounds.
 
-Shares are linear in the duals, so the server's weights change by what the participants
-have newly heard of: a round costs what its drawn samples cost, and the duals that
-clients missed while they were away. Margins that absent clients sent follow from the
-weights of the round in which they were last present. These are remembered, unless there
-are so many features that reading all rows again is cheaper.
+Shares are linear in the duals, so the server's weights change by the duals that
+participants newly received: a round costs what its drawn samples cost, plus the duals
+that clients missed while they were away. Margins that absent clients sent follow from
+the weights of the round in which they were last present. These are remembered, unless
+there are so many features that rereading all rows is cheaper.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BulkDualAscent:
     Parameters
     ----------
     blocks : StackedBlocks
-        By sample.
+        Blocks in the order of samples.
     loss : Loss
     l2 : float
         λ.
@@ -98,7 +98,7 @@ class BulkDualAscent:
             counts=np.zeros((blocks.n_clients, N_COUNTS), np.int64),
             past_weights=np.zeros((_FIRST_ROUNDS if recalls else 0, blocks.n_features)),
         )
-        # Of each client, for the margins of all its samples, if nothing reads them.
+        # Seconds by client for the margins of all its samples, if nothing reads them.
         self._reading_seconds: FloatArray = np.zeros(blocks.n_clients)
         if recalls:
             sizes = np.diff(blocks.rows.indptr)
@@ -116,7 +116,7 @@ class BulkDualAscent:
         self._make_room()
         state, participants = self._state, present.participants
         kernels.ascent_round(self._table, self._rule, present, draw, state)
-        if self._participation.is_complete:  # its margins travel in this round already
+        if self._participation.is_complete:  # its margins already travel in this round
             self._upcoming = self._drawn(self.round_number + 1)
         _, upcoming = self._upcoming or (present, draw)
         traffic = self._traffic.round(
@@ -130,14 +130,14 @@ class BulkDualAscent:
         )
 
     def _make_room(self) -> None:
-        """Have room for the weights of this round, if they are remembered."""
+        """Make room for the weights of this round, if they are remembered."""
         past = self._state.past_weights
         if self._rule.recalls and self.round_number >= len(past):
             longer = np.concatenate([past, np.zeros_like(past)])
             self._state = self._state._replace(past_weights=longer)
 
     def _seconds_per_value(self) -> float:
-        """Return the CPU time in which a client reads a stored value for a margin."""
+        """Return a client's CPU time for reading a stored value for a margin."""
         seconds = 0.0
         for _ in range(2):  # the first time it compiles
             started = time.thread_time()
@@ -169,7 +169,7 @@ class BulkDualAscent:
         return np.asarray(self._state.duals)
 
     def weights(self) -> FloatArray:
-        """Return w of the present duals, as if every client had heard of them."""
+        """Return w of the present duals, as if every client had received them."""
         return self._blocks.combined(self.duals) / self._l2_scale
 
     def measure(self, weights: FloatArray | None = None) -> Measurement:

@@ -1,11 +1,11 @@
 """The messages of HyFDCA's simulated rounds, by formula.
 
-Who gets which message follows the server, ``algorithms/hyfdca/hyfdca.py``. Sealed and
+Recipients are those of the server, ``algorithms/hyfdca/hyfdca.py``. Sealed and
 opened are the numbers by sample that a client encrypts and decrypts in these messages,
 as in the paper: weights are open to the server. Where clients are absent and samples
 are split, the count is the paper's: duals that a client missed, margins of the samples
 that anybody draws, margins at those who draw, changes of duals, and the duals that
-changed. The paper's is another where the messages save something:
+changed. It differs from the paper's where messages save something:
 
 - all are present: the margins of a round travel at the end of the round before and
   count there; those of the first round are zero and not sent;
@@ -77,7 +77,7 @@ class _DualRule(NamedTuple):
 
 
 class _DualState(NamedTuple):
-    """Which clients have the present weights, and which sums are there."""
+    """The clients that have the present weights, and the sums that exist."""
 
     is_informed: Any
     is_there: Any
@@ -142,7 +142,7 @@ class DualTraffic:
         ----------
         participants : array (clients,)
         missed : array (n_clients,)
-            How many duals each participant has not heard of when it comes.
+            How many duals each participant has missed when it comes.
         touched, upcoming : array (n_clients,)
             How many of each client's samples somebody draws in this round and in the
             next, whose draws matter only where participation is complete.
@@ -254,5 +254,5 @@ def _notices(rule, state, clients, cost):  # type: ignore[no-untyped-def]
 
 @compiled
 def _weights(rule, state):  # type: ignore[no-untyped-def]
-    """Return what the weights add to a message, by client: nothing in the beginning."""
+    """Return what the weights add to a message, by client: at first nothing."""
     return rule.weights if state.is_there[_OF_WEIGHTS] else np.zeros_like(rule.weights)

@@ -37,7 +37,7 @@ class _Table(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """Who takes part in a round, and the steps they take."""
+    """The participants of a round, and the steps they take."""
 
     able: Any
     n_steps: Any
@@ -52,12 +52,12 @@ class BulkLocalSgd:
     Parameters
     ----------
     blocks : StackedBlocks
-        By client.
+        Blocks in the order of clients.
     loss : Loss
     l2 : float
         λ.
     settings : FedAvg or HyFem
-        With one sample per step; HyFEM with the mean over those who took part.
+        With one sample per step; HyFEM with the mean over participants.
     participation : Participation
     seed : int
     """
@@ -94,7 +94,7 @@ class BulkLocalSgd:
         self._models = np.zeros(len(blocks.features) if keeps else 0)
 
     def round(self) -> RoundCounts:
-        """Have the participants take their steps, and average."""
+        """Let the participants take their steps, and average."""
         self.round_number += 1
         number, settings = self.round_number, self._settings
         participants = np.array(self._participation.of_round(number), np.int64)
@@ -125,7 +125,7 @@ class BulkLocalSgd:
     def measure(self, weights: FloatArray | None = None) -> Measurement:
         """Measure P, and D of the duals that touch the loss; two passes over the data.
 
-        ``weights`` are those of this training, which it knows already.
+        ``weights`` are those of this training, which it already knows.
         """
         blocks, loss, w = self._blocks, self._loss, self._weights
         margins = blocks.margins(w)

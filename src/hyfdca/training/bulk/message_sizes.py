@@ -11,7 +11,7 @@ encryption, exactly. A message is
 It is exact under two conditions. No number outgrows its grid: a run that diverges asks
 for coarser grids, with more messages. And the bounds from which grids are chosen lie
 between 2^-60 and 2^60, so that msgpack writes the exponent of a grid as one byte. All
-is compiled: some rounds take no more than 0.1 ms.
+is compiled: some rounds take only 0.1 ms.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed
 from hyfdca.runtime.driver import Traffic
 
 _NUMBER, _INDEX = 8, 4  # bytes of a number that is not encrypted, and of a position
-_NONE = 1  # byte of what is left out
+_NONE = 1  # byte of a value that is left out
 _LENGTH = 2  # bytes of the length of a vector, if that is short
 _PAIR = 2  # bytes of a vector besides its numbers: it is a pair with its grid
 GRID = GridSpec(0, 1)

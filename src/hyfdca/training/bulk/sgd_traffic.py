@@ -1,6 +1,6 @@
 """The messages of the simulated rounds of FedAvg and HyFEM, by formula.
 
-Who gets which message follows the server, ``federation/local/sgd.py``. Sealed and
+Recipients are those of the server, ``federation/local/sgd.py``. Sealed and
 opened are the weights, as in the sealed profile; in the paper these two methods encrypt
 nothing.
 """
@@ -72,7 +72,7 @@ class SgdTraffic:
         Parameters
         ----------
         able : array (clients,)
-            Those who train.
+            The clients that train.
         counts : array (clients, 3)
         """
         cost = _sgd_round(self._rule, number, able, self._has_weights, counts)
@@ -82,10 +82,10 @@ class SgdTraffic:
 
 @compiled
 def _sgd_round(rule, number, able, has_weights, counts):  # type: ignore[no-untyped-def]
-    """Weights, and how many hold them, down; parts of the next weights up."""
+    """Weights and numbers of holders down, parts of the next weights up."""
     n_features, request, weights, holders, part = rule
     cost, down, up = np.zeros(3, np.int64), 0, 0
-    are_all = able.size == n_features.size  # then they know how many they are
+    are_all = able.size == n_features.size  # then they know their number
     for j in range(able.size):
         client = able[j]
         down += request[client] + integer_size(number) - integer_size(0)

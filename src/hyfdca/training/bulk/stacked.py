@@ -1,8 +1,8 @@
 """A table that is spread over clients, as compiled rounds read it.
 
-A *row* here is one client's part of one sample. What is read together lies together:
-for HyFDCA the rows of a sample, for local gradient steps those of a client. The table
-itself is not needed beside them.
+A *row* here is one client's part of one sample. Rows that are read together are stored
+together: for HyFDCA those of a sample, for local gradient steps those of a client. The
+table itself is then not needed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StackedBlocks:
     rows : CSR array (rows, n_features)
         Features are those of the table.
     row_samples, row_clients : arrays (rows,)
-        Whose part of which sample a row is.
+        The sample and the client of each row.
     labels : array (n_samples,)
         -1 and 1, or targets.
     layout : Layout
@@ -144,13 +144,13 @@ class StackedBlocks:
         margins: FloatArray | None = None,
         own: FloatArray | None = None,
     ) -> Measurement:
-        """Return P of weights and D of duals, whose own weights may be others.
+        """Return P of weights and D of duals, whose own weights may differ.
 
         Parameters
         ----------
         margins, own : array, optional
-            Of the weights, and the weights of the duals, if they are known: each saves
-            a pass over the data.
+            The margins of the weights, and the weights of the duals, if known: each
+            saves a pass over the data.
         """
         if margins is None:
             margins = self.margins(weights)

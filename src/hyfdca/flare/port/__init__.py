@@ -1,0 +1,1 @@
+"""What may pass the port: connections, registrations and routes of messages."""

@@ -1,0 +1,1 @@
+"""Explains mistakes in a study file, and what to write instead."""

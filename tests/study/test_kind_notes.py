@@ -1,0 +1,18 @@
+"""Sentences about columns that are not numbers."""
+
+from __future__ import annotations
+
+from hyfdca.data.tables import DATE_ORIGIN
+from hyfdca.stages.levels.messages import LevelSettings
+from hyfdca.study.kind_notes import kind_notes
+from tests.stages.level_meetings import LevelMeeting, table_with
+
+
+def test_a_level_called_missing():
+    """It is told from blank cells, as in the names of features."""
+    wards = ["missing"] * 3 + [None] * 3 + ["ICU"] * 4
+    levels = LevelMeeting([table_with(range(10), ward=wards)], LevelSettings(2)).run()
+    (note,) = kind_notes(levels, DATE_ORIGIN, ["north"])
+    assert "'missing'" in note
+    assert "'\"missing\"'" in note
+    assert note.endswith("compared with 'ICU'.")
