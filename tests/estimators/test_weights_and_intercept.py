@@ -66,11 +66,38 @@ def test_one_class_with_weights_is_refused(class_weight, sample_weight, words):
         model.fit(X, y, sample_weight)
 
 
-def test_a_class_of_three_may_have_no_weight():
+@pytest.mark.parametrize("seed", [0, 39])
+def test_a_class_of_three_may_have_no_weight(seed):
     """The others are trained."""
     X, y = np.eye(6), ["a", "a", "b", "b", "c", "c"]
-    model = HyFDCAClassifier(class_weight={"c": 0.0})
+    model = HyFDCAClassifier(class_weight={"c": 0.0}, random_state=seed)
     assert set(model.fit(X, y).predict(X[:4])) == {"a", "b"}
+
+
+@pytest.mark.parametrize("profile", ["open", "sealed"])
+@pytest.mark.parametrize("size", [2, 4, 20])
+def test_symmetric_classes_are_certified(size, profile):
+    """No point on the way has an intercept other than 0, nor any plane a balance."""
+    X, y = np.eye(size), np.arange(size) % 2
+    signs = np.where(y, 1.0, -1.0)
+    model = HyFDCAClassifier(l2=0.1, profile=profile, tol=1e-6, random_state=0)
+    assert model.fit(X, y).stop_reason_ == "tolerance"
+    assert model.coef_[0] == pytest.approx(min(1.0, 10.0 / size) * signs, abs=1e-2)
+    assert model.intercept_ == pytest.approx(0.0, abs=1e-2)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize("profile", ["open", "sealed"])
+def test_symmetric_classes_are_certified_by_lbfgs(loss, profile):
+    """Its gradients alone never bound the intercept."""
+    X, y = np.eye(4), np.arange(4) % 2
+    signs = np.where(y, 1.0, -1.0)
+    model = HyFDCAClassifier(loss, l2=0.1, algorithm="lbfgs", profile=profile, tol=1e-6)
+    assert model.fit(X, y).stop_reason_ == "tolerance"
+    size = float(np.abs(model.coef_).mean())
+    assert model.coef_[0] == pytest.approx(size * signs, abs=1e-3)
+    slope = 1 / (1 + np.exp(size)) if loss == "logistic" else 2 * (1 - size)
+    assert 4 * 0.1 * size == pytest.approx(slope, abs=1e-3)  # the optimum's equation
 
 
 # An intercept without penalty

@@ -179,9 +179,9 @@ def test_strangers_who_only_connect_do_not_stop_a_study(study: Study) -> None:
     with few_files(most), ExitStack() as connected:
         crowd = idle(study, "127.0.0.2", 1500, connected)
         few = idle(study, "127.0.0.3", 20, connected)
-        wait_until(lambda: sum(map(is_open, crowd)) <= 100, 3.0, "they are shut down")
+        wait_until(lambda: sum(map(is_open, crowd)) <= 100, 10.0, "they are shut down")
         assert all(map(is_open, few))
-        assert is_open(crowd[-1])
+        assert any(map(is_open, crowd))  # which of those between two looks is chance
         before = study.rounds
         wait_until(lambda: study.rounds > before + 3, 60.0, study.server.said)
     [parent] = study.server.family("server.server_train")

@@ -157,8 +157,13 @@ def asked_by_bundle(settings: BundleSettings, problem: Problem) -> Asked:
     )
 
 
+# At the best point, or where limits of a free intercept are sought.
 ASKED_BY_LBFGS = Asked(
-    (((0.0,), ()),), is_mixture=False, most_parts=1, min_part=1, max_buckets=1
+    (((0.0,), ()), ((1.0,), ())),
+    is_mixture=False,
+    most_parts=1,
+    min_part=1,
+    max_buckets=1,
 )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hyfdca.algorithms.bundle.buckets import Buckets
 from hyfdca.algorithms.bundle.planes import CuttingModel
-from hyfdca.arrays import FloatArray
+from hyfdca.arrays import BoolArray, FloatArray
 from hyfdca.federation.server import Federation
 from hyfdca.protocol.server_session import BadReplyError
 
@@ -29,6 +29,8 @@ _GAIN, _SHARPEST = 0.9, 1e-8
 # A free intercept: its first reach, the room it always has within the reach, and the
 # gap from which on the reach is all that an optimal one can be.
 _FIRST_REACH, _ROOM, _CLOSE = 4.0, 4.0, 0.5
+# The gap within the reach from which on only a missing limit is in the way.
+_SETTLED = 0.01
 
 _NO_PRODUCTS = (
     "the products of slopes that they send are not those of any vectors: weights would "
@@ -118,6 +120,24 @@ class Bounding(ABC):
         self._sharpness = min(max(sharper, _SHARPEST), 1.0)
         self._last_gap = gap
         return np.asarray(inner * self._sharpness * np.maximum(gaps, 0.1 * gaps.mean()))
+
+    def seek_limits(self) -> BoolArray:
+        """Move the intercept of the next point where only that can bound the optimum.
+
+        Where everything is symmetric, as in small tables with as many rows of either
+        class, all planes may have the balance 0. They say nothing of intercepts beyond
+        the reach then, however many there are. A plane from either end of it does.
+
+        Returns where the intercept is at an end now, by output.
+        """
+        if not self.federation.problem.free_intercept:
+            return np.zeros(len(self.primals), bool)
+        model = self.model
+        is_settled = self.primals - self.near_bounds < _SETTLED * self.primals
+        is_sought = is_settled & np.isinf(self.limits)
+        end = np.where(model.is_limited_below(), model.reach, -model.reach)
+        model.intercepts = np.where(is_sought, end, model.intercepts)
+        return np.asarray(is_sought)
 
     def weights(self) -> FloatArray | None:
         """Return w of the plane weights, where the server may see it."""

@@ -22,6 +22,7 @@ from scipy.linalg import block_diag
 
 from hyfdca.algorithms.bundle.buckets import Buckets, buckets_of
 from hyfdca.algorithms.bundle.collecting import PlaneCollection
+from hyfdca.algorithms.bundle.consistency import NewPlanes
 from hyfdca.algorithms.bundle.server import (
     BundleServer,
     BundleServerState,
@@ -32,6 +33,7 @@ from hyfdca.arrays import FloatArray
 from hyfdca.federation.server import Federation
 
 PAIRS = 20  # of changes of point and gradient that a direction is made of
+_AT_BEST, _AT_TRIAL = (0.0,), (1.0,)  # where a plane touches the loss
 _SHORTER = 2.0**-6  # after a direction along which nothing was gained
 
 
@@ -84,6 +86,7 @@ class LbfgsServerState:
     paths: list[Path]
     points: FloatArray
     directions: FloatArray
+    is_seeking: bool
 
 
 class LbfgsServer(BundleServer):
@@ -97,11 +100,16 @@ class LbfgsServer(BundleServer):
         # β of the best point, after its intercept if that is free
         self._points = np.zeros((self._n_first + 1, problem.n_outputs))
         self._directions = np.zeros_like(self._points)
+        self._is_seeking, self._searches = False, True
 
     def state(self) -> LbfgsServerState:  # type: ignore[override]
         """Return what a checkpoint keeps."""
         return LbfgsServerState(
-            self.bundle_state(), self._paths, self._points, self._directions
+            self.bundle_state(),
+            self._paths,
+            self._points,
+            self._directions,
+            self._is_seeking,
         )
 
     def restore(self, state: LbfgsServerState) -> None:  # type: ignore[override]
@@ -109,6 +117,7 @@ class LbfgsServer(BundleServer):
         self.restore_bundle(state.bundle)
         self._paths = list(state.paths)
         self._points, self._directions = state.points, state.directions
+        self._touch(state.is_seeking)
 
     def start_at(self, weights: FloatArray) -> None:
         """Begin at zero all the same: points are combinations of slopes."""
@@ -127,11 +136,23 @@ class LbfgsServer(BundleServer):
     def planes(self) -> PlaneCollection:
         """One plane at the best point is its gradient."""
         return PlaneCollection(
-            self.federation, self.grids, self.buckets, self.model, (0.0,)
+            self.federation, self.grids, self.buckets, self.model, _AT_BEST
         )
 
+    def _touch(self, is_seeking: bool) -> None:
+        """Let the next plane touch the loss at a trial point that seeks limits."""
+        self._is_seeking = is_seeking
+        self.planes.places = _AT_TRIAL if is_seeking else _AT_BEST
+
+    def _compare_planes(self, new: NewPlanes) -> None:
+        """Trial points are no mixtures of planes: there is nothing to compare."""
+
     def choose_point(self) -> TrialPoint:
-        """Take the bound of the planes; find a direction from the newest's gradient."""
+        """Take the bound of the planes; find a direction from the newest's gradient.
+
+        A plane that sought limits of the intercept is no gradient at the best point;
+        after it the point stays, so that the next plane is.
+        """
         model, n_first = self.model, self._n_first
         newest = np.zeros_like(model.weights)
         newest[-1] = 1.0
@@ -143,18 +164,29 @@ class LbfgsServer(BundleServer):
         self.note_bound(self.weights())
         self._points = np.pad(self._points, ((0, 1), (0, 0)))
         self._directions = np.zeros_like(self._points)
-        # In units of λ: then the first direction is the plane's own best point.
-        gradients = self._points.copy()
-        gradients[n_first:] -= newest
-        gradients[:n_first] = -model.balances[-1] / self._stiffness
-        for output, path in enumerate(self._paths):
-            path.note(self._points[:, output], gradients[:, output])
-            self._directions[:, output] = path.direction(self._lengths(output))
+        sought = self.seek_limits()
+        if np.any(sought):
+            near = self._points[:n_first].sum(axis=0)
+            self._directions[0] = np.where(sought, model.intercepts - near, 0.0)
+        elif not self._is_seeking:
+            self._find_directions(newest)
+        self._searches = not (np.any(sought) or self._is_seeking)
+        self._touch(bool(np.any(sought)))
         trial = self._points + self._directions
         model.weights = trial[n_first:]
         model.intercepts = trial[:n_first].sum(axis=0)
         weights = self.weights()
         return self._trial_point(weights, self.squared_norms(weights))
+
+    def _find_directions(self, newest: FloatArray) -> None:
+        """Find a direction for each output from its gradient, the newest plane."""
+        # In units of λ: then the first direction is the plane's own best point.
+        gradients, n_first = self._points.copy(), self._n_first
+        gradients[n_first:] -= newest
+        gradients[:n_first] = -self.model.balances[-1] / self._stiffness
+        for output, path in enumerate(self._paths):
+            path.note(self._points[:, output], gradients[:, output])
+            self._directions[:, output] = path.direction(self._lengths(output))
 
     @property
     def _stiffness(self) -> float:
@@ -171,7 +203,8 @@ class LbfgsServer(BundleServer):
     def apply_step(self, steps: FloatArray) -> None:
         """Take the step; where it gained nothing, forget and try a shorter one."""
         self._points = self._points + steps * self._directions
-        for path, step in zip(self._paths, steps.tolist(), strict=True):
+        searched = zip(self._paths, steps.tolist(), strict=True)
+        for path, step in searched if self._searches else ():
             path.reach = 1.0 if step else path.reach * _SHORTER
             if not step:
                 path.points, path.gradients = [], []

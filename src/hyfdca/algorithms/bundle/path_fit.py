@@ -121,6 +121,7 @@ class Fit(Bounding):
         if model.slopes is not None:
             weights = model.slopes.combine(sloped) / (self._l2 * n_samples)
         squares = self.note_bound(weights)
+        self.seek_limits()
         self._numbers, self._weights = model.numbers, model.weights
         longer = problem.l2_strength / self._l2
         return TrialPoint(weights, sloped, model.intercepts, longer * squares)

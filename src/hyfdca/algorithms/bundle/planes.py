@@ -255,6 +255,12 @@ class CuttingModel:
         above = np.where(balances < 0.0, limits, np.inf).min(axis=0)
         return np.asarray(np.maximum(above, below))
 
+    def is_limited_below(self) -> BoolArray:
+        """Return where planes keep the intercept from going down without end."""
+        balances = (self._whole_planes() * self.balances).sum(axis=1)
+        error = self.n_buckets * self.balance_error
+        return np.asarray(balances.max(axis=0) > error)
+
     def _whole_planes(self) -> Array3:
         """Return planes below the whole loss, one of each bucket, by their balances.
 

@@ -316,6 +316,7 @@ class BundleServer(Bounding):
         self.model.solve(self.tolerances())
         weights = self.weights()
         squares = self.note_bound(weights)
+        self.seek_limits()
         if self._start is None:
             return self._trial_point(weights, squares)
         start, self._start = self._start, None
