@@ -135,8 +135,9 @@ class Bounding(ABC):
         model = self.model
         is_settled = self.primals - self.near_bounds < _SETTLED * self.primals
         is_sought = is_settled & np.isinf(self.limits)
-        end = np.where(model.is_limited_below(), model.reach, -model.reach)
-        model.intercepts = np.where(is_sought, end, model.intercepts)
+        if np.any(is_sought):
+            end = np.where(model.is_limited_below(), model.reach, -model.reach)
+            model.intercepts = np.where(is_sought, end, model.intercepts)
         return np.asarray(is_sought)
 
     def weights(self) -> FloatArray | None:
