@@ -34,6 +34,7 @@ def name_of(pair):
     return pair[1].func.__name__
 
 
+@pytest.mark.sampled(2)  # test_estimator.py has all checks of what it fits with
 @pytest.mark.parametrize("pair", checks(), ids=name_of)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")

@@ -64,7 +64,7 @@ class OneCrash:
         return reply
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("before", [True, False])
