@@ -50,6 +50,7 @@ def diabetes():
     return StandardScaler().fit_transform(X), y
 
 
+@pytest.mark.slow
 def test_a_regressor_chooses_as_ridge_does():
     """With the same folds, Ridge has the same losses and the same best λ."""
     X, y = diabetes()
@@ -70,6 +71,7 @@ def test_a_regressor_chooses_as_ridge_does():
     np.testing.assert_allclose(learnt.coef_, whole.coef_, atol=0.05)
 
 
+@pytest.mark.slow
 def test_every_fold_equals_a_fit_of_its_own():
     """Classes one-vs-rest: losses are those of estimators fitted fold by fold."""
     X, y = load_iris(return_X_y=True)

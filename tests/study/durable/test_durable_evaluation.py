@@ -26,6 +26,7 @@ def found_by(outcome):
     return as_bytes(outcome.model()), outcome.evaluation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unlabelled", [False, True])
 def test_encryption_and_checkpoints_change_no_bit(unlabelled, tmp_path):
     """Evaluations in the clear, sealed, kept and not kept are the same."""
