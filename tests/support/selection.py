@@ -43,7 +43,7 @@ def _sampled(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], ...]:
 
 
 def _quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], ...]:
-    """Keep the first case of each test and, if it has many, about a quarter of the rest.
+    """Keep the first case of each test and, if it has many, a quarter of the others.
 
     By a hash of their names, so that no axis of a test can keep in step with it.
     """
