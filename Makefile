@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 test: lint  ## Linters, types, import contracts and all tests but the longest
 	$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m "not chaos"
 
-check: lint  ## Linters, types, import contracts and the fast tests (a third of the cases where there are many)
+check: lint  ## Linters, types, import contracts and the fast tests (a quarter of the cases where there are many)
 	HYFDCA_TEST_PROFILE=quick $(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not chaos"
 
 lint: $(READY)  ## Linters, types and import contracts

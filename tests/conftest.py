@@ -88,6 +88,12 @@ def pytest_collection_modifyitems(
     config.hook.pytest_deselected(items=left_out)
 
 
+@pytest.hookimpl(tryfirst=True)  # before fixtures, some of which train
+def pytest_runtest_setup() -> None:
+    """Fix what an estimator draws that was given no ``random_state``."""
+    np.random.seed(7)  # noqa: NPY002  # the state that scikit-learn uses then
+
+
 def pytest_collection_finish() -> None:
     """Exempt modules and tests, which stay to the end, from garbage collection."""
     gc.collect()

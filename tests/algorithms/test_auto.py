@@ -91,7 +91,7 @@ def optimum_of(tables):
     return find
 
 
-@pytest.mark.sampled(17)
+@pytest.mark.sampled(31)
 @pytest.mark.parametrize("penalised", [None, True])
 @pytest.mark.parametrize("participation", [1.0, 0.5])
 @pytest.mark.parametrize("shape", PARTITIONS)

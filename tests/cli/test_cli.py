@@ -119,6 +119,7 @@ def test_not_converging_is_a_warning(tmp_path, hyfdca):
     assert "round limit" in result["warning"]
 
 
+@pytest.mark.slow
 def test_what_was_noticed_in_files_is_shown(tmp_path, hyfdca):
     """Semicolons, decimal commas and an index give the same model, and are said."""
     path = make_files(encryption='"none"').write(tmp_path)

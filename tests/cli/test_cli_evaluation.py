@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from hyfdca.cli.displays.run import path_table
 from tests.support.consortia import make_files, scores
 
@@ -35,6 +37,7 @@ def test_classes(tmp_path, hyfdca):
     assert float(intercept) == round(found["calibration"]["intercept"], 3)
 
 
+@pytest.mark.slow
 def test_numbers_and_many_classes(tmp_path, hyfdca):
     """R² and errors, or one AUC per class; without rows set aside nothing."""
     files = make_files(scores().tolist(), loss='"half_squared"', holdout="0.4")

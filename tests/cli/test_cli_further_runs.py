@@ -53,6 +53,7 @@ def test_a_further_run_has_a_folder_of_its_own(study: Path, tmp_path: Path) -> N
     assert "of the study, l2" not in (out / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_its_model_is_that_of_a_file_with_the_chosen_values(
     study: Path, tmp_path: Path
 ) -> None:
@@ -90,6 +91,7 @@ def test_what_cannot_be_is_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_there_are_no_more_runs_than_the_file_allows(
     study: Path, tmp_path: Path
 ) -> None:
@@ -113,6 +115,7 @@ def kill(_: object, report: object) -> None:
     raise Killed
 
 
+@pytest.mark.slow
 def test_a_further_run_is_resumed_with_its_choice(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

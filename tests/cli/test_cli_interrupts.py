@@ -74,18 +74,26 @@ def start(study, out, *options, seconds=0.1):
 
 def ended(process):
     """Wait for the end; return exit code, output and errors."""
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=400)
     return process.returncode, output, errors
 
 
 def wait_for_round(out, number, process):
     """Wait until a round, or a later one, is saved."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 400
     saved = Archive(FolderStore(out / "state" / "server"))
     while max(saved.rounds, default=0) < number:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def wait_for_words(process, words):
+    """Read the errors up to a line with some words."""
+    for line in process.stderr:
+        if words in line:
+            return
+    pytest.fail(f"it ended without {words!r}")
 
 
 def model(out):
@@ -96,7 +104,7 @@ def model(out):
 def test_ctrl_c_ends_with_the_model_so_far(study, tmp_path):
     """The code is 3, a sentence says why, and --resume ends as if undisturbed."""
     out = tmp_path / "out"
-    process = start(study, out)
+    process = start(study, out, seconds=0.5)
     wait_for_round(out, 3, process)
     os.killpg(process.pid, signal.SIGINT)
     code, output, errors = ended(process)
@@ -130,10 +138,10 @@ def test_resuming_a_finished_training_is_refused(study):
 def test_a_second_ctrl_c_aborts(study, tmp_path):
     """The code is that of an interrupt, and no result is written."""
     out = tmp_path / "out"
-    process = start(study, out, seconds=1.0)
+    process = start(study, out, seconds=5.0)
     wait_for_round(out, 1, process)
     os.killpg(process.pid, signal.SIGINT)
-    time.sleep(0.2)
+    wait_for_words(process, "press Ctrl-C again")  # two signals at once would be one
     os.killpg(process.pid, signal.SIGINT)
     code, _, errors = ended(process)
     assert code == 130
@@ -147,7 +155,7 @@ def test_a_killed_training_is_resumed(study, tmp_path):
     out = tmp_path / "out"
     for number in (2, 7, 20):
         options = ["--resume"] if out.exists() else []
-        process = start(study, out, *options, seconds=0.05)
+        process = start(study, out, *options, seconds=0.25)
         wait_for_round(out, number, process)
         process.kill()
         assert ended(process)[0] == -signal.SIGKILL

@@ -36,6 +36,7 @@ def numbers(run) -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_same_seed_gives_the_same_history(case):
     """Two runs with one seed have the same history and weights, bit for bit."""
@@ -62,6 +63,7 @@ def test_a_certificate_is_never_optimistic(case, lost_bits):
             assert report.measurement.dual <= optimum.primal + 1e-12
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_resumed_equals_undisturbed(case):
     """A run whose parties are all made again in the middle ends at the same bits."""
@@ -78,6 +80,7 @@ def test_resumed_equals_undisturbed(case):
     assert numbers(again) == numbers(undisturbed)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_an_interrupted_run_ends_as_at_a_round_limit(case):
     """Its last round is measured and released, however rarely rounds are measured."""

@@ -40,6 +40,7 @@ def factors(number):
     return [SecretFactor.generate() for _ in range(number)]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(20))
 @given(IDS)
 def test_blinding_changes_no_pseudonym(ids):

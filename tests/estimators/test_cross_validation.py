@@ -34,6 +34,7 @@ def name_of(pair):
     return pair[1].func.__name__
 
 
+@pytest.mark.sampled(2)  # test_estimator.py has all checks of what it fits with
 @pytest.mark.parametrize("pair", checks(), ids=name_of)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
@@ -49,6 +50,7 @@ def diabetes():
     return StandardScaler().fit_transform(X), y
 
 
+@pytest.mark.slow
 def test_a_regressor_chooses_as_ridge_does():
     """With the same folds, Ridge has the same losses and the same best λ."""
     X, y = diabetes()
@@ -69,6 +71,7 @@ def test_a_regressor_chooses_as_ridge_does():
     np.testing.assert_allclose(learnt.coef_, whole.coef_, atol=0.05)
 
 
+@pytest.mark.slow
 def test_every_fold_equals_a_fit_of_its_own():
     """Classes one-vs-rest: losses are those of estimators fitted fold by fold."""
     X, y = load_iris(return_X_y=True)

@@ -255,6 +255,7 @@ def test_a_fitted_model_can_be_copied_with_its_participation(cancer):
     assert copy.participation.of_round(3) == model.participation.of_round(3)
 
 
+@pytest.mark.slow
 def test_text_like_data_converges():
     """D converges long before P: the programme is then solved more accurately."""
     random = np.random.Generator(np.random.PCG64(0))

@@ -360,7 +360,7 @@ def test_wrong_weights(weights, match):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)  # neighbouring tests repeat samples of other kinds
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "check",

@@ -24,7 +24,7 @@ from hyfdca.kits.all_local import provision_all
 ROOT = Path(__file__).parents[2]
 # Seconds in tests are those of an idle machine. Waits end as soon as possible, so
 # patience costs time only if a test fails.
-PATIENCE = float(os.environ.get("HYFDCA_TEST_PATIENCE", "3"))
+PATIENCE = float(os.environ.get("HYFDCA_TEST_PATIENCE", "6"))
 # Below the ports that systems give to connections; workers of xdist start apart.
 _PORTS = count(20_000 + 16 * os.getpid() % 12_000)
 

@@ -59,7 +59,14 @@ def ignore(case):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("snapshots")
-@pytest.mark.parametrize("name", ["bundle", "bundle-tested", "hyfdca-safe"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bundle-tested",
+        "hyfdca-safe",
+        pytest.param("bundle", marks=pytest.mark.thorough),  # as tested, but shorter
+    ],
+)
 def test_changed_messages_are_refused_in_our_own_words(name, tmp_path):
     """Whatever is changed, no half crashes, and errors name the right client."""
     conversation, tally = training(tmp_path, name), Tally(folder=tmp_path / "findings")

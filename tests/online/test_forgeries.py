@@ -14,6 +14,9 @@ from tests.support.consortia import make_files
 
 pytestmark = [
     pytest.mark.slow,
+    # tests/study/hostile has them in one process; test_mended_study.py shows that
+    # every party says between processes why a study ends.
+    pytest.mark.thorough,
     pytest.mark.xdist_group("online 2"),
     pytest.mark.usefixtures("small_tls"),
 ]
@@ -47,7 +50,6 @@ def test_a_forged_release_ends_the_study_with_names(tmp_path: Path) -> None:
         assert not list(made.kits.glob("*/out/model.json"))
 
 
-@pytest.mark.thorough
 def test_a_forged_model_is_refused_by_the_organisation(tmp_path: Path) -> None:
     """A coordinator edits the file before one organisation has it."""
     with site(tmp_path, small_study()) as made:

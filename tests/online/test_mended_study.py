@@ -1,8 +1,9 @@
 """A study that its tables stop, then one that mends them, and then a further run.
 
-All tests share its kits. First one organisation's rows have no IDs, then IDs lost their
-zeros, then nobody holds some cells; each time every party says why. Mended, the study
-runs to its round limit with a rival's rounds, and once more with other settings.
+All tests share its kits. First one organisation's rows have no IDs, then (in `make
+thorough`) IDs lost their zeros, then nobody holds some cells; every party says why.
+Mended, the study runs to its round limit with a rival's rounds; `make thorough` also
+runs it once more with other settings.
 """
 
 from __future__ import annotations
@@ -111,9 +112,9 @@ def unmatched(kits: tuple[Site, Files]) -> Study:
 
 
 @pytest.fixture(scope="module")
-def refused(unmatched: Study) -> Study:
+def refused(kits: tuple[Site, Files]) -> Study:
     """Run it with IDs that match, but not all cells."""
-    made, files, _, _ = unmatched
+    made, files = kits
     number_rows(files, "city", 4)
     deliver(made, files, "city")
     return ended(made, files)
@@ -181,6 +182,7 @@ def test_rows_without_ids_are_not_matched_by_their_numbers(
     assert 'set rows = "by order" if the same line is the same case' in last
 
 
+@pytest.mark.thorough  # the next test ends a study in the same way
 def test_ids_that_lost_their_zeros_are_refused(unmatched: Study) -> None:
     """Every party sees both names, counts and the reason; nothing trains."""
     assert unmatched.server.ends() == 2, unmatched.server.said
@@ -223,6 +225,11 @@ def test_every_party_says_that_training_did_not_converge(mended: Study) -> None:
         assert "above tol = 1e-09" in said
 
 
+# Further runs in one process: tests/study/test_further_runs.py and
+# tests/cli/test_cli_further_runs.py.
+
+
+@pytest.mark.thorough
 def test_a_further_run_is_a_study_with_the_chosen_values(
     further: Study, first_models: dict[str, bytes]
 ) -> None:
@@ -235,6 +242,7 @@ def test_a_further_run_is_a_study_with_the_chosen_values(
     assert expected not in first_models.values()
 
 
+@pytest.mark.thorough
 def test_every_party_sees_what_was_chosen(further: Study) -> None:
     """Screen and log show it, next to the study file's values."""
     for command in (further.server, *further.clients.values()):
@@ -245,6 +253,7 @@ def test_every_party_sees_what_was_chosen(further: Study) -> None:
         assert log.count("\n") == 1
 
 
+@pytest.mark.thorough
 def test_the_result_says_which_run_it_is(further: Study) -> None:
     """It also has the chosen values."""
     about = further.parties.result("run-2/result.json")["about"]

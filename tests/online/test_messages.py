@@ -111,10 +111,9 @@ def test_every_kind_of_message_passes_between_processes(study: Study) -> None:
     assert found["large"]
     assert found["after"]
     assert found["table"] == {"0": "of north", "1": "of city"}
-    answered, failed, took = found["slow"]
+    answered, failed = found["slow"]
     assert answered == {"0": "0"}
-    assert failed == {"1": "did not answer within 2 s"}
-    assert took < 5.0  # the client would have taken 6
+    assert failed == {"1": "did not answer within 6 s"}  # it would have taken 12
     assert found["refused"] == {"0": "refused: this is not the time for that"}
     unexpected = "failed: an unexpected error ({}), described in its log"
     zero = unexpected.format("ZeroDivisionError")
@@ -160,7 +159,7 @@ def intrusion(kit: Path, name: str) -> str:
     """Return what a startup kit gets out of the server."""
     words = [sys.executable, "-m", "tests.flare.port.intruder", str(kit), name]
     done = subprocess.run(  # noqa: S603  # our own command
-        words, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
+        words, capture_output=True, text=True, cwd=ROOT, timeout=400, check=False
     )
     return done.stdout
 

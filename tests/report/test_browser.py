@@ -35,7 +35,7 @@ def browse(page: Path, *options: str) -> tuple[str, list[str]]:
     """Open a page; return its elements after it was drawn, and what was complained."""
     home = page.parent / "browser"
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={home}", *options, page.as_uri()]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=120)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, check=True, timeout=400)  # noqa: S603
     said = re.findall(r"CONSOLE[^\n]*", done.stderr.decode("utf-8", "replace"))
     return done.stdout.decode(), said
 

@@ -29,7 +29,7 @@ def test_sigterm_ends_the_processes_in_order():
         assert process.stdout is not None
         assert process.stdout.readline() == "running\n"
         process.terminate()
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=400)
     assert process.returncode == 128 + signal.SIGTERM
     assert errors == ""
 

@@ -288,6 +288,6 @@ def test_a_browser_draws_the_page(study, files, tmp_path):
     page.write_bytes(files["report.html"])
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu"]
     command += ["--virtual-time-budget=20000", "--dump-dom", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=120)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, check=True, timeout=400)  # noqa: S603
     n_charts = sum(len(section.charts) for section in sections_of(study))
     assert done.stdout.decode().count('class="main-svg"') >= n_charts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from typing import NamedTuple
 
@@ -114,14 +115,24 @@ def _pairs(case):
 
 
 def covering(cases):
-    """Return few cases in which every two values that go together do so once."""
-    pairs = {case: _pairs(case) for case in cases}
-    missing = set().union(*pairs.values())
+    """Return few cases in which every two values that go together do so once.
+
+    The next is always the first of those with most missing pairs. Their numbers only
+    fall, so a case is counted again only when it seems to be the next.
+    """
+    pairs = [_pairs(case) for case in cases]
+    missing = set().union(*pairs)
+    queue = [(-len(own), number) for number, own in enumerate(pairs)]
+    heapq.heapify(queue)
     chosen = []
     while missing:
-        best = max(cases, key=lambda case: len(pairs[case] & missing))
-        missing -= pairs[best]
-        chosen.append(best)
+        _, number = heapq.heappop(queue)
+        counted = (-len(pairs[number] & missing), number)
+        if queue and queue[0] < counted:
+            heapq.heappush(queue, counted)
+            continue
+        missing -= pairs[number]
+        chosen.append(cases[number])
     return chosen
 
 

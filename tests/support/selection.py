@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.thoroughness import IS_QUICK, IS_THOROUGH
 
-_MANY, _QUICK_SHARE = 6, 3  # with as many cases, make check runs a third
+_MANY, _QUICK_SHARE = 4, 4  # with as many cases, make check runs a quarter
 
 
 def selected(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], ...]:
@@ -43,7 +43,7 @@ def _sampled(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], ...]:
 
 
 def _quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], ...]:
-    """Keep the first case of each test and, if it has many, about a third of the rest.
+    """Keep the first case of each test and, if it has many, a quarter of the others.
 
     By a hash of their names, so that no axis of a test can keep in step with it.
     """

@@ -144,6 +144,7 @@ def pooled_scores(X, y, folds, l2s):
     return scores
 
 
+@pytest.mark.slow
 def test_the_choice_is_that_of_a_pooled_cross_validation():
     """Nine λ, five folds, breast cancer on 3x3: the same choice by either rule.
 
@@ -238,6 +239,7 @@ def test_weights_count_as_repetitions():
         assert record.validation == pytest.approx(expected, rel=1e-2, nan_ok=True)
 
 
+@pytest.mark.slow
 def test_the_largest_l2_is_where_a_model_gains_little():
     """An automatic path begins at a λ that lowers P(0) by at most a quarter."""
     path = auto_path(3, 1e-3)

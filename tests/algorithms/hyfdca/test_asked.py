@@ -160,6 +160,7 @@ def test_counts_of_holders_are_those_of_a_consortium():
         refuses(run, 1, "prepare", wrong, reason)
 
 
+@pytest.mark.slow
 def test_safe_factors_are_in_the_range_that_clients_take():
     """For any holdings, draws and interaction."""
     random = np.random.Generator(np.random.PCG64(1))

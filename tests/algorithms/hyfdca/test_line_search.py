@@ -42,6 +42,7 @@ def test_step_never_lowers_a_concave_function(falls, slope):
     assert np.interp(step, TRIAL_STEPS, values) >= values[0] - 1e-12
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 def test_dual_never_falls(loss, profile):

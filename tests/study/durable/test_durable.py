@@ -56,7 +56,7 @@ STUDIES = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
 @pytest.mark.parametrize("unlabelled", [False, True], ids=["labelled", "unlabelled"])
 def test_a_run_that_keeps_everything_has_the_numbers_of_one_that_keeps_nothing(
@@ -72,7 +72,7 @@ def test_a_run_that_keeps_everything_has_the_numbers_of_one_that_keeps_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_server_that_stops_after_any_round_resumes(settings, every, tmp_path):
@@ -96,7 +96,7 @@ def test_a_server_that_stops_after_any_round_resumes(settings, every, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_members_that_crash_at_any_time_come_back(settings, seed, tmp_path):
@@ -111,7 +111,7 @@ def test_members_that_crash_at_any_time_come_back(settings, seed, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["partial", "partial open", "safe"])
 @pytest.mark.parametrize("seed", range(3))
 def test_with_a_smaller_quorum_it_is_the_run_of_those_who_were_there(
@@ -197,7 +197,7 @@ def test_a_copy_of_a_round_under_another_number_is_not_believed(tmp_path):
     assert numbers(rounds.history) == numbers(expected.history)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("restarts", [(0, 1, 2), (2,), ()], ids=str)
 @pytest.mark.parametrize("name", ["bundle", "partial", "partial open"])
 def test_everybody_returns_to_the_round_that_nobody_has_lost(name, restarts, tmp_path):

@@ -48,7 +48,7 @@ def test_checkpoints_change_no_point(settings, tmp_path):
     assert found_by(Consortium(tmp_path).tested()) == undisturbed(tmp_path)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("phase", m.PHASES)
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("before", [True, False])

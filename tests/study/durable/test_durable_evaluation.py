@@ -26,6 +26,7 @@ def found_by(outcome):
     return as_bytes(outcome.model()), outcome.evaluation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unlabelled", [False, True])
 def test_encryption_and_checkpoints_change_no_bit(unlabelled, tmp_path):
     """Evaluations in the clear, sealed, kept and not kept are the same."""
@@ -64,7 +65,7 @@ class OneCrash:
         return reply
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("before", [True, False])

@@ -47,13 +47,14 @@ def check_run(expected, seed, crash=0.0):
     assert met <= consortium.network.met.keys()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(N_FAST))
 def test_every_run_ends_as_if_nothing_had_gone_wrong(seed, expected):
     """Lost, late, doubled, damaged and reordered messages change no bit."""
     check_run(expected, seed)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", sampled(range(N_FAST, N_RUNS), 7))
 def test_every_run_ends_as_if_nothing_had_gone_wrong_many_times(seed, expected):

@@ -78,6 +78,7 @@ def test_the_choice_is_that_of_the_pooled_rows(settings, unlabelled, tmp_path):
     assert max(max(row.relative_gap) for row in run.path) <= 1e-5
 
 
+@pytest.mark.slow
 def test_the_result_has_the_path(tmp_path):
     """l2, certificate and weights are those of the chosen model; a record per l2."""
     write(tmp_path, **CHOSEN)
@@ -151,6 +152,7 @@ def test_what_cannot_be_is_one_sentence(settings, said, tmp_path):
     assert_one_sentence(f"{error.value}\n")
 
 
+@pytest.mark.slow
 def test_what_a_path_exposes_is_said_before_it_starts(tmp_path):
     """Its margins are counted with all points; a resumed study does not say it."""
     write(tmp_path, **CHOSEN)

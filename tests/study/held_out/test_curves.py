@@ -93,6 +93,7 @@ STUDIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_point_is_the_loss_of_the_pooled_rows_under_the_model_of_its_round(
@@ -230,6 +231,7 @@ def held_out_rows(ids):
     return np.flatnonzero(is_drawn(ids, 0.4, "30"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["sealed", "open"])
 def test_curves_change_no_bit_of_the_model_and_no_scheme_changes_a_curve(
     profile, tmp_path

@@ -109,6 +109,7 @@ def written(folder):
     return folder
 
 
+@pytest.mark.slow
 def test_a_server_cannot_read_score_after_score(tmp_path, monkeypatch):
     """Further runs do not count anew; the member's user can."""
     monkeypatch.setattr("hyfdca.study.client.placements.MOST_PLACEMENTS", 2)

@@ -87,6 +87,7 @@ def test_a_forged_release_is_noticed_and_named(method, profile, tmp_path):
     assert "ends without a model" in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_one_of_three_holders_is_outvoted(rank):
     """All three have all columns; only the liar is named, whichever counts them."""
