@@ -12,6 +12,7 @@ from hyfdca.federation.latest_sum import LatestSum
 from hyfdca.federation.sums import CachedSum, RunningSum, layout_for
 from hyfdca.federation.totals import sum_of
 from hyfdca.holdings.axis import Axis
+from hyfdca.maths.seeds import stream
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed
 from hyfdca.protocol.server_session import BadReplyError
@@ -268,7 +269,7 @@ def test_a_latest_sum_keeps_what_nobody_replaced(axis, data):
 def test_sums_at_places_that_do_not_overlap_are_sent_as_parts_of_the_whole(senders):
     places = [np.array([0, 2, 3]), np.array([1, 4])]
     axis = Axis(5, (places[0], places[0], places[1], places[1]))
-    rng = np.random.default_rng(0)
+    rng = stream(0, "parts")
     parts = {
         client: Sealed(
             3, memoryview(rng.bytes(NONCE_BYTES + 8 * len(axis.items[client])))
