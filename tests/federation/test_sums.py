@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Adders, Encryption
+from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES, StreamAdder
 from hyfdca.federation.latest_sum import LatestSum
 from hyfdca.federation.sums import CachedSum, RunningSum, layout_for
 from hyfdca.federation.totals import sum_of
 from hyfdca.holdings.axis import Axis
+from hyfdca.maths.seeds import stream
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed
 from hyfdca.protocol.server_session import BadReplyError
@@ -261,3 +263,22 @@ def test_a_latest_sum_keeps_what_nobody_replaced(axis, data):
                 assert np.array_equal(
                     _opened(each.take(client), len(held), 1), expected[held]
                 )
+
+
+@pytest.mark.parametrize("senders", [(0, 1, 2, 3), (0, 1, 2), (0, 1), (0, 2)])
+def test_sums_at_places_that_do_not_overlap_are_sent_as_parts_of_the_whole(senders):
+    places = [np.array([0, 2, 3]), np.array([1, 4])]
+    axis = Axis(5, (places[0], places[0], places[1], places[1]))
+    rng = stream(0, "parts")
+    parts = {
+        client: Sealed(
+            3, memoryview(rng.bytes(NONCE_BYTES + 8 * len(axis.items[client])))
+        )
+        for client in senders
+    }
+    layout = layout_for(axis, np.array([0, 1, 0, 0, 1]), 1, StreamAdder())
+    alone, whole = CachedSum(layout), CachedSum(layout)
+    alone.update(parts)
+    whole.update(parts)
+    whole.take_all()  # adds up all places
+    assert alone.take_each(range(4)) == whole.take_each(range(4))

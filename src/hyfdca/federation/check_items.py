@@ -46,14 +46,15 @@ class CheckItems:
 
 def with_check_items(axis: Axis, groups: IntArray) -> CheckItems:
     """Return an axis with a check row for each owner group."""
-    checked_groups = Arrangement(groups).with_checks.groups
-    of_rows = checked_groups[axis.n_items :]
+    arrangement = Arrangement(groups)
 
     def extended(items: IntArray) -> IntArray:
-        rows = np.flatnonzero(np.isin(of_rows, groups[items]))
+        # Who has the first item of a group has all of them.
+        rows = np.flatnonzero(np.isin(arrangement.first, items))
         return np.concatenate([items, axis.n_items + rows])
 
     # Clients with identical items keep identical ones.
     own = {id(items): extended(items) for items in axis.items}
     every = tuple(own[id(items)] for items in axis.items)
-    return CheckItems(Axis(len(checked_groups), every), checked_groups, axis.n_items)
+    checked = arrangement.with_checks
+    return CheckItems(Axis(checked.n_items, every), checked.groups, axis.n_items)

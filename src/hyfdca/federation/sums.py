@@ -296,7 +296,40 @@ class CachedSum:
 
     def take_each(self, clients: Iterable[int]) -> dict[int, Sums]:
         """Return the sum at all items of each client; the same items are read once."""
+        if self._totals is None and (separate := self._separate()):
+            return {client: self._taken_alone(client, separate) for client in clients}
         return taken_by_each(self._axis, self._adder, self._all(), clients, self._taken)
+
+    def _separate(self) -> dict[int, tuple[int, list[int]]]:
+        """Return grid and senders of the sum at each place, if places do not overlap.
+
+        Then nothing is gained by putting the sums side by side, which are large. Such
+        a sum is sent with as many contributors per item as the largest has. So it
+        returns none where places have different numbers of contributors.
+        """
+        axis, alike = self._axis, self._alike()
+        n_places = len(set(map(id, axis.places)))
+        if not axis.is_separate or len(alike) < n_places or not self._are_received:
+            return {}
+        if len({(bits, len(own)) for (_, bits), own in alike.items()}) > 1:
+            return {}
+        return {place: (bits, own) for (place, bits), own in alike.items()}
+
+    @property
+    def _are_received(self) -> bool:
+        """Whether all parts are as they came, as a whole."""
+        return self._borrowed.issuperset(self._parts)
+
+    def _taken_alone(
+        self, client: int, separate: Mapping[int, tuple[int, list[int]]]
+    ) -> Sums:
+        """Return the sum at all items of a client, which no other place overlaps."""
+        place = id(self._axis.places[client])
+        if place not in self._taken:
+            bits, senders = separate[place]
+            payload = self._adder.dump(self._together(senders))
+            self._taken[place] = [Sealed(bits, payload)]
+        return self._taken[place]
 
     def take_all(self) -> Sums:
         """Return the sum over the whole axis, for those who may see it."""
@@ -307,14 +340,19 @@ class CachedSum:
             self._totals = {}
             for (_, bits), clients in self._alike().items():
                 total = self._level(self._totals, bits, self._axis.n_items)
-                together = self._parts[clients[0]][1]
-                if len(clients) > 1:
-                    size = len(self._axis.items[clients[0]])
-                    together = self._adder.zeros((size, self._layout.width))
-                    for client in clients:
-                        self._adder.add(together, EVERYWHERE, self._parts[client][1])
-                self._adder.add(total, self._axis.places[clients[0]], together)
+                where = self._axis.places[clients[0]]
+                self._adder.add(total, where, self._together(clients))
         return self._totals
+
+    def _together(self, clients: Sequence[int]) -> Any:
+        """Return the sum of the parts of clients with identical items."""
+        if len(clients) == 1:
+            return self._parts[clients[0]][1]
+        size = len(self._axis.items[clients[0]])
+        together = self._adder.zeros((size, self._layout.width))
+        for client in clients:
+            self._adder.add(together, EVERYWHERE, self._parts[client][1])
+        return together
 
     def _alike(self) -> dict[tuple[int, int], list[int]]:
         """Return clients by the items they have and the grid of their parts.

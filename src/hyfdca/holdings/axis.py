@@ -45,6 +45,12 @@ class Axis:
         places = {id(items): _as_slice(items) for items in self.items}
         return tuple(places[id(items)] for items in self.items)
 
+    @cached_property
+    def is_separate(self) -> bool:
+        """Whether any two clients have either one object of items or none in common."""
+        sizes = {id(items): len(items) for items in self.items}
+        return sum(sizes.values()) == np.count_nonzero(self.counts)
+
     def positions_of(self, items: IntArray) -> dict[int, IntArray]:
         """Return the positions of ``items`` at each client that holds some of them.
 

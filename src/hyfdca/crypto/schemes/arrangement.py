@@ -48,14 +48,22 @@ class Arrangement:
 
         Groups are in the order of their first items, in which all holders have them.
         """
-        return Arrangement(np.concatenate([self.groups, self.distinct[self.appearing]]))
+        return Arrangement(np.concatenate([self.groups, self.groups[self.first]]))
+
+    @cached_property
+    def first(self) -> IntArray:
+        """The first item of each group, ascending."""
+        return np.sort(self._first_by_group)
 
     @cached_property
     def appearing(self) -> IntArray:
         """The places of the distinct groups, in the order of their first items."""
-        if not self.n_items or len(self.distinct) == 1:
-            return np.arange(len(self.distinct))
-        return np.argsort(np.unique(self.groups, return_index=True)[1])
+        return np.argsort(self._first_by_group)
+
+    @property
+    def _first_by_group(self) -> IntArray:
+        first: IntArray = self.order[np.cumsum(self.sizes) - self.sizes]
+        return first
 
     @property
     def n_items(self) -> int:
@@ -63,49 +71,45 @@ class Arrangement:
         return len(self.groups)
 
     @cached_property
-    def _order(self) -> tuple[IntArray, IntArray, IntArray]:
-        """The distinct groups, how many items each has, the rank of each item."""
-        if not self.n_items or self.groups.min() == self.groups.max():
-            sizes = np.array([self.n_items][: self.n_items], np.int64)
-            return self.groups[:1], sizes, np.arange(self.n_items)
-        numbers, inverse, sizes = np.unique(
-            self.groups, return_inverse=True, return_counts=True
-        )
-        order = np.argsort(inverse, kind="stable")
+    def _all_sorted(self) -> tuple[IntArray, IntArray, IntArray]:
+        return _sorted(self.groups)
+
+    @cached_property
+    def ranks(self) -> IntArray:
+        """The place of each item in its group."""
+        if len(self.sizes) <= 1:
+            return self.order
         ranks = np.empty(self.n_items, np.int64)
-        starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-        ranks[order] = np.arange(self.n_items) - starts
-        return numbers, sizes, ranks
+        starts = np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
+        ranks[self.order] = np.arange(self.n_items) - starts
+        return ranks
+
+    @property
+    def order(self) -> IntArray:
+        """The items by group."""
+        return self._all_sorted[0]
 
     @property
     def distinct(self) -> IntArray:
         """The groups, ascending."""
-        return self._order[0]
+        return self._all_sorted[1]
 
     @property
     def sizes(self) -> IntArray:
         """How many items each distinct group has."""
-        return self._order[1]
-
-    @property
-    def ranks(self) -> IntArray:
-        """The place of each item in its group."""
-        return self._order[2]
+        return self._all_sorted[2]
 
     def starts(self, sizes: IntArray) -> IntArray:
         """Return for each item where its group starts if groups have these sizes."""
         starts = np.cumsum(sizes) - sizes
         if len(sizes) <= 1:
             return np.zeros(self.n_items, np.int64)
-        return starts[np.searchsorted(self._order[0], self.groups)]
+        return starts[np.searchsorted(self.distinct, self.groups)]
 
     def by_group(self, items: IntArray | None) -> Sorting:
         """Return these items sorted by group."""
-        return self._sorting if items is None else _sorted(self.groups[items])
-
-    @cached_property
-    def _sorting(self) -> Sorting:
-        return _sorted(self.groups)
+        found = self._all_sorted if items is None else _sorted(self.groups[items])
+        return Sorting(found[0], found[1].tolist(), found[2].tolist())
 
     def blocks(self, width: int, n_slots: int) -> BlockMap:
         """Return the blocks for ``width`` numbers per item."""
@@ -123,9 +127,15 @@ class Sorting(NamedTuple):
     sizes: list[int]
 
 
-def _sorted(groups: IntArray) -> Sorting:
+def _sorted(groups: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the items by group, the distinct groups, and how many items each has."""
+    n_items = len(groups)
+    if not n_items or groups.min() == groups.max():
+        return np.arange(n_items), groups[:1], np.array([n_items][:n_items], np.int64)
     found, sizes = np.unique(groups, return_counts=True)
-    return Sorting(np.argsort(groups, kind="stable"), found.tolist(), sizes.tolist())
+    # Numbers of 16 bits are sorted in linear time.
+    places = np.searchsorted(found, groups).astype(np.min_scalar_type(len(found)))
+    return np.argsort(places, kind="stable"), found, sizes
 
 
 def opaque_groups(groups: IntArray, secret: bytes, name: str) -> IntArray:

@@ -64,7 +64,7 @@ class Checks:
         groups, sizes = arrangement.distinct.tolist(), arrangement.sizes.tolist()
         every = [self.of_group(group) for group in groups]
         of_groups = [own.factors(n) for own, n in zip(every, sizes, strict=True)]
-        order, factors = arrangement.by_group(None).order, _none(arrangement.n_items)
+        order, factors = arrangement.order, _none(arrangement.n_items)
         factors[order] = np.concatenate([_none(0), *of_groups])
         starts = np.concatenate([[0], np.cumsum(arrangement.sizes)])
         primes = np.array([own.prime for own in every], np.int64)
