@@ -115,6 +115,7 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
         if codes or zoned:
             found = _converting([*texts, *codes, *zoned], form)
             table = _without_zones(pa.csv.read_csv(path, *options, found), zoned)
+        is_filled = _has_cells(table)  # words such as NA fill no row
         table = _with_words(path, table, columns, *options)
         if form.decimal == ",":
             table = _with_points(table, columns.label)
@@ -128,7 +129,7 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
         ) from None
     found = form_note(form, columns.csv)
     notes = [f"The file {path.name} is read {found}."] if found else []
-    table, left_out = _without_empty(table)
+    table, left_out = _without_empty(table, is_filled)
     if left_out:
         notes.append(f"Of {path.name}, {left_out} without any cell are left out.")
     return NamedColumns(table, _csv_index(names), tuple(notes), form)
@@ -232,10 +233,15 @@ def _without_zones(table: Any, zoned: Mapping[str, Any]) -> Any:
     return table
 
 
-def _without_empty(table: Any) -> tuple[Any, str]:
+def _without_empty(table: Any, is_filled: Any) -> tuple[Any, str]:
     """Leave out what spreadsheets append: columns without a name, empty rows.
 
     Also returns how many were left out, in words.
+
+    Parameters
+    ----------
+    is_filled : pyarrow array or None
+        Which rows have any cell; None if all have.
     """
     named = [
         place
@@ -245,7 +251,7 @@ def _without_empty(table: Any) -> tuple[Any, str]:
     n_columns = table.num_columns - len(named)
     if n_columns:
         table = table.select(named)
-    is_filled, n_rows = _has_cells(table), 0
+    n_rows = 0
     if is_filled is not None:
         n_rows = len(table) - (pc.sum(is_filled).as_py() or 0)
         table = table.filter(is_filled)
