@@ -130,11 +130,13 @@ class Bounding(ABC):
 
         Returns where the intercept is at an end now, by output.
         """
-        if not self.federation.problem.free_intercept:
-            return np.zeros(len(self.primals), bool)
         model = self.model
         is_settled = self.primals - self.near_bounds < _SETTLED * self.primals
         is_sought = is_settled & np.isinf(self.limits)
+        if not self.federation.problem.free_intercept:
+            return np.zeros_like(is_sought)
+        if not is_sought.any():  # sorting planes by their balances takes time
+            return is_sought
         end = np.where(model.is_limited_below(), model.reach, -model.reach)
         model.intercepts = np.where(is_sought, end, model.intercepts)
         return np.asarray(is_sought)
