@@ -132,14 +132,14 @@ class Bounding(ABC):
         """
         model = self.model
         is_settled = self.primals - self.near_bounds < _SETTLED * self.primals
-        is_sought = is_settled & np.isinf(self.limits)
+        is_sought: BoolArray = is_settled & np.isinf(self.limits)
         if not self.federation.problem.free_intercept:
             return np.zeros_like(is_sought)
         if not is_sought.any():  # sorting planes by their balances takes time
             return is_sought
         end = np.where(model.is_limited_below(), model.reach, -model.reach)
         model.intercepts = np.where(is_sought, end, model.intercepts)
-        return np.asarray(is_sought)
+        return is_sought
 
     def weights(self) -> FloatArray | None:
         """Return w of the plane weights, where the server may see it."""
