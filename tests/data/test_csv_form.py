@@ -100,6 +100,15 @@ def test_a_wrong_form_is_refused(given, words, tmp_path):
     assert "007" not in str(caught.value)
 
 
+@pytest.mark.parametrize("line", ["sep=\t", '"sep=\t"', "SEP=\t ", "sep= "])
+def test_a_first_line_may_name_a_blank(line, tmp_path):
+    """Blanks around such a line are not the delimiter that it names."""
+    path, sign = tmp_path / "table.csv", line.strip('"SEPsep=')[:1]
+    rows = [sign.join(cells) for cells in (["patient", "outcome", "x"], "1a2")]
+    path.write_text("\n".join([line, *rows]))
+    assert read(path).labels == ("a",)
+
+
 @pytest.mark.parametrize("sign", ["§", "é", '"', "\x01"])
 def test_a_delimiter_that_cannot_be_read(sign, tmp_path):
     """Its own line names it, so the sentence does too."""

@@ -42,6 +42,17 @@ def test_elsewhere_they_are_blank(tmp_path, ending, others):
     assert np.isnan(cells).tolist() == [False] * 2 + [True] * len(NULL_TEXTS)
 
 
+@pytest.mark.parametrize("line", [",,NA,", "NA,NA,NA,NA", ",,,"])
+def test_rows_of_nothing_else_are_left_out(tmp_path, line):
+    """They are empty, as rows that spreadsheets append."""
+    path = tmp_path / "a.csv"
+    path.write_text(f"id,y,place,x\n1,ill,NA,1.5\n2,well,DE,\n{line}\n{line}\n")
+    table = read_table(path, Columns("id", "y", categorical=("place",)))
+    assert table.ids == ("1", "2")
+    assert levels_of(table, "place") == ["NA", "DE"]
+    assert table.notes[0] == "Of a.csv, 2 rows without any cell are left out."
+
+
 @BOTH
 def test_labels_are_never_called_so(tmp_path, ending):
     """Such rows have no label."""

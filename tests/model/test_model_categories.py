@@ -58,6 +58,20 @@ def test_margins_by_hand():
     assert model.inputs.n_unknown(rows) == 2
 
 
+def test_the_first_level_in_other_capitals_is_named():
+    """Of several columns it is the model's first one, in every process."""
+    names = tuple(f"column {number}" for number in range(8))
+    entry = CategoryEntry(levels=("A",), reference="B", has_other=False)
+    made = tuple(
+        feature for name in names for feature in level_features(name, entry, 1)
+    )
+    inputs = Model.of(file_with(made, categories=dict.fromkeys(names, entry))).inputs
+    column = Column("category", np.ones(1), ("a",))
+    rows = table_of_columns(("1",), names, [column] * len(names))
+    with pytest.raises(ModelError, match="'column 0' has the level 'a', which the"):
+        inputs.check_levels(rows)
+
+
 @pytest.mark.parametrize("order", [("ward", "age", "sex"), ("age", "ward", "sex")])
 def test_columns_are_matched_by_name(order):
     """Their order does not matter."""

@@ -21,7 +21,8 @@ _THOUSANDS = {
     ",": re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+"),
     ".": re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+"),
 }
-_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?;*,*', re.IGNORECASE)  # Excel's first line
+# Excel's first line; the delimiter itself may be a blank or a tab
+_SEPARATOR_LINE = re.compile(r'\s*"?sep=(.)"?;*,*\s*', re.IGNORECASE)
 
 
 class DelimiterError(ValueError):
@@ -65,7 +66,7 @@ def find_form(path: Path, given: CsvForm) -> CsvForm:
     """
     encoding = given.encoding or _encoding(path)
     lines = _first_lines(path, encoding)
-    said = _SEPARATOR_LINE.fullmatch(lines[0].strip()) if lines else None
+    said = _SEPARATOR_LINE.fullmatch(lines[0]) if lines else None
     n_skipped = int(said is not None)
     lines = lines[n_skipped:]
     if said and not is_delimiter(said[1]):

@@ -14,13 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from hyfdca.data.named_tables import (
-    NamedColumns,
-    open_csv,
-    open_parquet,
-    read_csv,
-    read_parquet,
-)
+from hyfdca.data.named_columns import NamedColumns, open_csv, open_parquet
+from hyfdca.data.named_tables import read_csv, read_parquet
 from hyfdca.data.numbered_tables import read_libsvm, read_npz
 from hyfdca.data.tables import (
     LARGEST_CELL,

@@ -102,11 +102,10 @@ class Inputs:
         """
         if self.file.similar_levels == "allow":
             return
-        for name in table.levels.keys() & self.categories.keys():
-            entry = self.categories[name]
+        for name, entry in self.categories.items():
             known = {entry.reference or "", *(entry.levels or ())}
             known_as = {bare_name(level): level for level in known}
-            for level in table.levels[name]:
+            for level in table.levels.get(name, ()):
                 if level not in known and bare_name(level) in known_as:
                     raise ModelError(
                         f"{name!r} has the level {level!r}, which the model has as "

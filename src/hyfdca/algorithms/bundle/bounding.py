@@ -134,11 +134,11 @@ class Bounding(ABC):
             return np.zeros(len(self.primals), bool)
         model = self.model
         is_settled = self.primals - self.near_bounds < _SETTLED * self.primals
-        is_sought = is_settled & np.isinf(self.limits)
-        if np.any(is_sought):
+        is_sought: BoolArray = is_settled & np.isinf(self.limits)
+        if is_sought.any():  # sorting planes by their balances takes time
             end = np.where(model.is_limited_below(), model.reach, -model.reach)
             model.intercepts = np.where(is_sought, end, model.intercepts)
-        return np.asarray(is_sought)
+        return is_sought
 
     def weights(self) -> FloatArray | None:
         """Return w of the plane weights, where the server may see it."""

@@ -93,13 +93,11 @@ def check_yes_or_no(
         with reply_of(client):
             own = unpack_indices(reply.columns, int(asked[client].max()) + 1)
             if not np.isin(own, asked[client]).all():
-                raise RemoteProtocolError(
-                    "it names a column that it was not asked about"
-                )
+                raise RemoteProtocolError(_NOT_ASKED)
         if len(own):
             place = shared.feature(client, int(own[0]))
-            names = shared.names[int(first[place])], shared.names[client]
-            raise _disagreement(shared.features[place], *names)
+            pair = shared.names[int(first[place])], shared.names[client]
+            raise _disagreement(shared.features[place], *pair)
 
 
 def answer_numbers(table: Table, request: m.NumbersRequest) -> m.Numbers:
