@@ -174,7 +174,7 @@ def path_note(names: Sequence[str], federation: Federation) -> str | None:
 
 def _matters(one: Exposure, n_margins: Sequence[int]) -> bool:
     """Return whether there are margins, unknown cells, and rows beyond the known."""
-    is_told = n_margins[one.client] > 0 and one.n_own < one.n_columns
+    is_told = n_margins[one.client] > 0 and one.has_unknown
     return is_told and one.n_columns < one.n_rows
 
 
