@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.audits import GRID, HORIZONTAL, PAPER, THREE, TWO, audited
+from hyfdca.audit.report import audit_folder
+from tests.audit.audits import (
+    GRID,
+    HORIZONTAL,
+    N_ROWS,
+    PAPER,
+    THREE,
+    TWO,
+    audited,
+    record,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figure")]
 
@@ -195,3 +205,13 @@ def test_two_sealed_holders_learn_rows_of_line_searches(tmp_path):
     given = {**SEARCH, "clients": ["north"], "encryption": STREAM}
     audit = audited(tmp_path, HORIZONTAL, **given)
     assert audit.clients[0].columns[0].score.recovered > 0.7
+
+
+def test_cells_that_a_client_has_itself_are_not_recovered(tmp_path):
+    """The first holder counts them, so they are in margins of the second."""
+    who = {"north": (range(N_ROWS), range(3)), "city": (range(N_ROWS), range(5))}
+    folder = record(tmp_path, who, ["north", "city"], **FREE)
+    north, city = audit_folder(folder).clients
+    assert [rotation.group.others for rotation in north.rotations] == [(1,)]
+    assert not city.rotations
+    assert not city.sparse

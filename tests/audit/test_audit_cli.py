@@ -134,6 +134,7 @@ def test_json_has_the_clients(hyfdca, tmp_path):
         "others": ["city"],
         "rows": 40,
         "columns": 3,
+        "own_columns": 0,
         "margins": 30,
     }
 

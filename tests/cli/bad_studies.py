@@ -378,7 +378,7 @@ BAD = {
         r"at study.max_classes: expected a whole number of at least 2",
     ),
     "positive label": (setting(positive_label='"dead"'), "positive_label 'dead'"),
-    "label of no one": (extra("coast", "label = false"), "sign of a dual is the label"),
+    "label of no one": (extra("coast", "label = false"), "duals of its rows"),
     "names twice": (repeat_name, "'north' more than once"),
     "key cut short": (
         extra("city", f'public_key = "{KEY[:-1]}"'),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -104,7 +106,7 @@ def test_old_keys_with_any_value(value):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train"], "Missing argument"),
+        (["train"], "Missing argument 'study'; see hyfdca train --help."),
         (["train", "a.toml", "b.toml"], "unexpected extra argument"),
         (["fly"], "No such command"),
         (
@@ -119,7 +121,7 @@ def test_old_keys_with_any_value(value):
         (["keys", "new"], "Missing option"),
         (["keys", "show"], "Missing argument"),
         (["keys", "show", "nothing"], "key file nothing/secret.key"),
-        (["keys", "burn"], "No such command"),
+        (["keys", "burn"], "No such command 'burn'; see hyfdca keys --help."),
         (["study", "fingerprint"], "Missing argument"),
         (["data", "nothing"], "unexpected extra argument"),
         (["data", "--folder", "nothing"], "The folder nothing does not exist"),
@@ -134,6 +136,15 @@ def test_bad_arguments(arguments, message, tmp_path, monkeypatch, hyfdca):
     assert message in errors
     assert_one_sentence(errors)
     assert not list(tmp_path.iterdir())
+
+
+def test_commands_are_named_as_users_write_them():
+    """Also if the program was started with ``python -m``."""
+    command = [sys.executable, "-m", "hyfdca", "keys", "new"]
+    ended = subprocess.run(  # noqa: S603  # our own command
+        command, capture_output=True, text=True, check=False
+    )
+    assert ended.stderr == "Missing option '--out'; see hyfdca keys new --help.\n"
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[study]\n"])

@@ -11,6 +11,25 @@ from tests.prediction.predictions import frame_of, model_at
 
 
 @pytest.mark.parametrize(
+    ("labels", "is_shown"),
+    [
+        (["1", "0", "1", "0"], False),
+        (["Yes", "no", "no", "no"], False),
+        (["yes", "no", "perhaps", ""], True),
+    ],
+)
+def test_classes_written_otherwise(tmp_path, hyfdca, labels, is_shown):
+    """Without a positive label too; an unknown class among known ones is wrong."""
+    model = model_at(tmp_path, classes=("no", "yes"))
+    data, out = tmp_path / "full.csv", tmp_path / "out.csv"
+    frame_of(random_cells(4), y=labels).to_csv(data, index=False)
+    code, output, _ = hyfdca("predict", "--model", model, "--data", data, "--out", out)
+    assert code == 0
+    assert bool(re.search("accuracy +│", output)) == is_shown
+    assert ("the model's classes are 'no', 'yes', but" in output) != is_shown
+
+
+@pytest.mark.parametrize(
     ("classes", "labels", "is_shown"),
     [
         (("rest", "yes"), ["1", "0", "1", "0"], False),

@@ -38,6 +38,11 @@ BAD = {
         [],
         "no column 'id', .*; name the ID column .* --id-column",
     ),
+    "no ID and no feature": (
+        without("id", "age"),
+        [],
+        "no column 'id', 'age', .*; add them, or correct their names in the table",
+    ),
     "other ID": (without(), ["--id-column", "key"], "no column 'key', .*--id-column"),
     "other label": (without("y"), ["--label-column", "z"], "'z', .* --label-column"),
     "text": (spoil(0, "age", "old"), [], "column 'age' of full.csv has 1 cell that"),

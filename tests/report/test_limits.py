@@ -35,6 +35,26 @@ def test_what_blank_cells_count_as(files, expected, tmp_path):
 
 @pytest.mark.usefixtures("no_figure")
 @pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (make_files(max_rounds="1", uncovered='"mean"'), "as the mean of their column"),
+        (
+            MixedStudy(settings={"max_rounds": "1", "uncovered": '"mean"'}),
+            "as the mean of their column, or in a category as the most frequent level",
+        ),
+    ],
+    ids=["numbers", "categories too"],
+)
+def test_what_cells_that_nobody_holds_count_as(files, expected, tmp_path):
+    """Neither has a category a mean here."""
+    out = trained(files.write(tmp_path), tmp_path / "out")
+    changed(out, "result.json", lambda result: result.update(uncovered_cells=3))
+    limits = card_of(read_result_folder(out)).limits
+    assert any(said.endswith(f"all cells. They count {expected}.") for said in limits)
+
+
+@pytest.mark.usefixtures("no_figure")
+@pytest.mark.parametrize(
     ("class_weight", "is_said"), [("balanced", True), (None, False)]
 )
 def test_weighted_classes_come_first(class_weight, is_said, out):

@@ -43,6 +43,14 @@ def test_cells_that_an_organisation_has_too_are_said_to_be_that():
     assert "3 features of north (1 of which it has itself) in 20 shared" in lines[1]
 
 
+def test_an_organisation_that_has_all_columns_itself_computes_nothing():
+    """The first holder's cells count; the second has the same ones in its table."""
+    holdings = [(range(20), range(2)), (range(20), range(5))]
+    layout = layout_of(from_holdings(20, 5, holdings))
+    lines = exposure_notes(NAMES, layout, [9, 9], LOGISTIC)
+    assert [line.split()[0] for line in lines] == ["north", "No"]
+
+
 def test_rows_that_would_all_have_to_be_known_are_left_out():
     """With as many columns as rows, known rows leave nothing to compute."""
     lines = exposure_notes(NAMES, layout_of(PARTITION), [0, 0, 50], LOGISTIC)

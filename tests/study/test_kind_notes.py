@@ -16,3 +16,11 @@ def test_a_level_called_missing():
     assert "'missing'" in note
     assert "'\"missing\"'" in note
     assert note.endswith("compared with 'ICU'.")
+
+
+def test_one_feature():
+    """A category of two levels has one."""
+    sexes = table_with(range(10), sex=["f"] * 6 + ["m"] * 4)
+    levels = LevelMeeting([sexes], LevelSettings(2)).run()
+    (note,) = kind_notes(levels, DATE_ORIGIN, ["north"])
+    assert note == "The category 'sex' has 1 feature: 'm', compared with 'f'."

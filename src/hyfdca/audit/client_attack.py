@@ -25,7 +25,7 @@ from hyfdca.audit.reading import heard
 from hyfdca.audit.scoring import AttackScore, score
 from hyfdca.audit.spans import span_of
 from hyfdca.audit.views import Record
-from hyfdca.holdings.exposure import counted_columns
+from hyfdca.holdings.exposure import counted_columns, has_nothing_to_find
 
 _TOTALS = ("step", "direction", "search", "touch")  # phases that deliver margins
 _PARTS = ("margins", "trial", "evaluate")  # in which the client returns its part
@@ -135,14 +135,18 @@ class RotationScore:
 
 
 def groups_of(facts: Facts, client: int) -> list[Group]:
-    """Return the client's samples by who else holds them, largest groups first."""
+    """Return the client's samples by who else holds them, largest groups first.
+
+    Those whose cells at the others it has itself are left out: it knows them already.
+    """
+    known = has_nothing_to_find(facts.layout)
     samples = facts.layout.samples
     held = samples.items[client]
     which, holders, _ = samples.holders_of(held)
     sets: dict[tuple[int, ...], list[int]] = {}
     for row in range(len(held)):
         others = tuple(c for c in holders[which == row].tolist() if c != client)
-        if others:
+        if others and (client, others) not in known:
             sets.setdefault(others, []).append(row)
     groups = [
         Group(np.array(rows[:_MOST]), held[rows[:_MOST]], others)

@@ -120,6 +120,7 @@ class Audit:
             "others": [self.names[other] for other in one.others],
             "rows": one.n_rows,
             "columns": one.n_columns,
+            "own_columns": one.n_own,
             "margins": self.n_margins[one.client],
         }
 

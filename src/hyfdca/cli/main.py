@@ -284,15 +284,23 @@ def main() -> None:
 def _one_line(error: Any) -> str:
     """Return an error as one sentence; empty if help was shown instead."""
     what = " ".join(str(error.format_message()).split()).rstrip(".")
+    command = _command_of(error.ctx)
     if type(error).__name__ == "NoSuchOption" and error.ctx is not None:
         options = [own.opts[0] for own in error.ctx.command.params if own.opts]
         known = ", ".join(name for name in options if name.startswith("--"))
-        path = error.ctx.command_path.split(" ", 1)
-        named = " ".join(["hyfdca", *path[1:]])
         what = what.split(" (", 1)[0].split(". ", 1)[0]
-        return f"{what}; {named} has {known or 'none'}; see {named} --help."
+        what = f"{what}; {command} has {known or 'none'}"
     ending = " See" if what.endswith("?") else "; see"
-    return f"{what}{ending} hyfdca --help." if what else ""
+    return f"{what}{ending} {command} --help." if what else ""
+
+
+def _command_of(context: Any) -> str:
+    """Return a command as users write it, however the program was started."""
+    names: list[str] = []
+    while context is not None and context.parent is not None:
+        names.insert(0, context.info_name)
+        context = context.parent
+    return " ".join(["hyfdca", *names])
 
 
 def _fail(sentence: str, code: int) -> NoReturn:

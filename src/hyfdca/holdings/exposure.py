@@ -33,6 +33,18 @@ class Exposure:
     n_columns: int
     n_own: int = 0
 
+    @property
+    def has_unknown(self) -> bool:
+        """Whether the client lacks any of these columns."""
+        return self.n_own < self.n_columns
+
+
+def has_nothing_to_find(layout: Layout) -> set[tuple[int, tuple[int, ...]]]:
+    """Return clients and other holders of rows, whose columns it has all itself."""
+    return {
+        (one.client, one.others) for one in exposures(layout) if not one.has_unknown
+    }
+
 
 def exposures(layout: Layout) -> list[Exposure]:
     """Return the shared rows of all clients with labels, by their other holders."""

@@ -253,7 +253,7 @@ def _missing_columns(error: MissingColumnsError, columns: Columns) -> str:
         if len(error.columns) == 1
         else "add them, or correct their names in the table"
     )
-    if columns.id in error.columns:
+    if error.columns == (columns.id,):
         advice = "name the ID column with --id-column"
     elif error.columns == (columns.label,):
         advice = "correct --label-column, or omit it"

@@ -73,30 +73,35 @@ def _class_score(
     model: Model, given: list[str], predicted: NDArray[Any]
 ) -> PredictionScore:
     classes, positive = model.classes, model.file.positive_label
-    if positive is not None and _is_written_otherwise(set(given), classes, positive):
-        found = listed(sorted(set(given) - {positive}))
-        note = (
-            f"No accuracy is shown: the model's positive label is {positive!r}, but "
-            f"the labels are {found}; write them as in training."
-        )
-        return PredictionScore(len(given), note=note)
     labels = as_classes(given, classes, positive)
     known = set(classes)
     n_unknown = sum(label not in known for label in labels)
+    if _is_written_otherwise(set(given), classes, positive):
+        has = f"classes are {listed(classes)}"
+        if positive is not None:
+            has = f"positive label is {positive!r}"
+        found = listed(sorted(set(given) - {positive, *classes}))
+        note = (
+            f"No accuracy is shown: the model's {has}, but the labels are {found}; "
+            "write them as in training."
+        )
+        return PredictionScore(len(given), n_unknown=n_unknown, note=note)
     accuracy = float(np.mean(labels == predicted))
     return PredictionScore(len(labels), accuracy=accuracy, n_unknown=n_unknown)
 
 
 def _is_written_otherwise(
-    labels: set[str], classes: Sequence[str], positive: str
+    labels: set[str], classes: Sequence[str], positive: str | None
 ) -> bool:
-    """Return whether a label that means the positive one may be another text.
+    """Return whether a label may be another text for a class of the model.
 
-    All labels but the positive one mean the other class. So 1 and 0 would all do.
+    With a positive label, all others mean the other class. So 1 and 0 would all do.
     """
-    bare = bare_name(positive)
-    has_twin = any(bare_name(x) == bare for x in labels - {positive})
-    return has_twin or (positive not in labels and not labels <= set(classes))
+    known = set(classes) if positive is None else {positive}
+    twins = {bare_name(name) for name in known}
+    if any(bare_name(label) in twins for label in labels - known):
+        return True
+    return known.isdisjoint(labels) and not labels <= set(classes)
 
 
 def check_labels(model: Model, table: Table, remedy: str) -> None:

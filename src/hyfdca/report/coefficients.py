@@ -1,8 +1,8 @@
 """A model's coefficients in the units of the tables, and what they mean.
 
 The margin of a row is intercept + Σ_f coefficient_f x_f, with x_f as in the tables.
- With the logistic loss the margin is the logarithm of the odds, so the
-exponential of a coefficient is the odds ratio of one unit more.
+With the logistic loss the margin is the logarithm of the odds, so the exponential of a
+coefficient is the odds ratio of one unit more.
 """
 
 from __future__ import annotations
@@ -202,7 +202,8 @@ def _of_zero_and_one(model: Model) -> set[str]:
     """
     if model.file.scaling.scale != "standard":
         return set()
-    mean, variance = model.scaling.offset, model.scaling.scale**2
-    binary = mean * (1.0 - mean)
+    with np.errstate(over="ignore"):  # for huge numbers
+        mean, variance = model.scaling.offset, model.scaling.scale**2
+        binary = mean * (1.0 - mean)
     is_binary = (binary > 0) & (np.abs(variance - binary) <= _EQUAL * binary)
     return {model.features[place] for place in np.flatnonzero(is_binary).tolist()}

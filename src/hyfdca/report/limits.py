@@ -81,15 +81,26 @@ def _of_the_data(folder: ResultFolder) -> Iterator[str]:
     result = folder.result
     if result.uncovered_cells and result.cells:
         part = share(result.uncovered_cells / result.cells)
-        settings = result.about.settings if result.about else {}
-        filling = _FILLINGS.get(str(settings.get("uncovered")), "as a constant")
-        yield f"Nobody holds {part} of all cells. They count {filling}."
+        yield f"Nobody holds {part} of all cells. They count {_filling(folder)}."
     if folder.model.file.scaling.missing == "mean":
         yield from _blank_cells(folder)
     if n_rows := result.rows_without_label:
         yield f"Left out: {counted(n_rows, 'row')} without a label."
     if n_rows := result.rows_of_weight_zero:
         yield f"Left out: {counted(n_rows, 'row')} of weight 0."
+
+
+def _filling(folder: ResultFolder) -> str:
+    """Return what cells that nobody holds count as, by kind of column."""
+    model, about = folder.model, folder.result.about
+    settings = about.settings if about is not None else {}
+    number = _FILLINGS.get(str(settings.get("uncovered")), "as a constant")
+    if not model.file.categories:
+        return number
+    level = "as the most frequent level"
+    if set(model.inputs.columns) <= model.file.categories.keys():
+        return level
+    return f"{number}, or in a category {level}"
 
 
 def _blank_cells(folder: ResultFolder) -> Iterator[str]:

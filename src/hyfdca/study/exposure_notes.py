@@ -173,8 +173,9 @@ def path_note(names: Sequence[str], federation: Federation) -> str | None:
 
 
 def _matters(one: Exposure, n_margins: Sequence[int]) -> bool:
-    """Return whether there are margins, and more rows than must be known."""
-    return n_margins[one.client] > 0 and 0 < one.n_columns < one.n_rows
+    """Return whether there are margins, unknown cells, and rows beyond the known."""
+    is_told = n_margins[one.client] > 0 and one.has_unknown
+    return is_told and one.n_columns < one.n_rows
 
 
 def _line(

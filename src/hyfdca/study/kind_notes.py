@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Sequence
 
 from hyfdca.data.tables import Kind, listed
+from hyfdca.errors import counted
 from hyfdca.model.categories import OTHER, shown_level
 from hyfdca.model.file import CategoryEntry
 from hyfdca.stages.levels.features import Levels
@@ -65,7 +66,7 @@ def _without_zeros(entry: CategoryEntry) -> list[tuple[str, str]]:
 
 
 def _category(column: str, entry: CategoryEntry, width: int) -> str:
-    what = f"The category {column!r} has {width:,} features"
+    what = f"The category {column!r} has {counted(width, 'feature')}"
     if entry.levels is None:
         return f"{what}; the names of its levels are not released."
     if not width:

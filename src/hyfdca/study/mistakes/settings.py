@@ -138,9 +138,9 @@ def _check_labels_visible(study: Study, client: Client) -> None:
     if client.label or study.labels_visible_to_holders:
         return
     raise StudyError(
-        f"Organisation {client.name!r} has no labels but would learn them, because the "
-        "sign of a dual is the label; set labels_visible_to_holders = true if all "
-        "organisations agree."
+        f"Organisation {client.name!r} has no labels, but the duals of its rows would "
+        "tell it these labels or something about them; set labels_visible_to_holders = "
+        "true if all organisations agree."
     )
 
 
