@@ -15,6 +15,7 @@ from hyfdca.cli.displays.run import BarDisplay, is_worth_a_line, share_done
 from hyfdca.comparison.compare import StudyComparison
 from hyfdca.comparison.contenders import Contender
 from hyfdca.comparison.runs import Curve
+from hyfdca.errors import counted
 from hyfdca.training.progress_line import readable_size
 from hyfdca.training.reports import RoundReport
 
@@ -166,5 +167,5 @@ def _caption(comparison: StudyComparison) -> str:
     )
     if comparison.metric is None:
         return said
-    metric = _METRICS[comparison.metric]
-    return f"{said} Score: {metric} on {comparison.n_held_out:,} rows set aside."
+    metric, rows = _METRICS[comparison.metric], counted(comparison.n_held_out, "row")
+    return f"{said} Score: {metric} on {rows} set aside."

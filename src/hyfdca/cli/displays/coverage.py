@@ -29,7 +29,7 @@ def coverage_map(coverage: Coverage, names: Sequence[str]) -> Table:
     for row in rows:
         held = coverage.row_holders[row] & coverage.column_holders[columns]
         cells = [_named(names, own) for own in held]
-        table.add_row(f"{coverage.rows[row]:,} rows", *cells)
+        table.add_row(counted(coverage.rows[row], "row"), *cells)
     n_left = (len(coverage.rows) - len(rows), len(coverage.columns) - len(columns))
     notes = []
     if any(n_left):
