@@ -38,18 +38,22 @@ def bits(flags):
     return np.packbits(np.array(flags, bool)).tobytes()
 
 
-def misplaced(content, rows, counts_all_cells=False):
+def misplaced(content, rows, counts_all_cells=False, divides=False):
     """Return a placement by which a member counts these of its rows alone.
 
     Parameters
     ----------
     counts_all_cells : bool
         So that the placement is about labels alone.
+    divides : bool
+        Whether rows in different groups stay apart.
     """
     n_rows, n_columns = len(content[1]) // 4, len(content[2]) // 4
     is_own = np.isin(np.arange(n_rows), rows)
-    groups = is_own != is_own[0]  # numbered as they appear
-    is_counted = [is_own[0], not is_own[0]] if is_own.any() else [False]
+    divided = 2 * np.frombuffer(content[3], "<u4").astype(int) * divides + is_own
+    _, first, groups = np.unique(divided, return_index=True, return_inverse=True)
+    groups = np.argsort(np.argsort(first))[groups]  # numbered as they appear
+    is_counted = is_own[np.sort(first)].tolist()
     owns = [[counts_all_cells or flag] for flag in is_counted]
     changed = list(content)
     changed[3] = groups.astype("<u4").tobytes()

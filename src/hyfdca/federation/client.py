@@ -73,6 +73,21 @@ def check_same_in_groups(
         raise RemoteProtocolError(f"{what} differ between rows with the same holders")
 
 
+def _check_aligned(
+    payload: memoryview | None, n_items: int, aligned: IntArray | None, what: str
+) -> None:
+    """Refuse other owner groups than those of the alignment.
+
+    What a server may leave out of a sum are whole groups: of its own choice, they would
+    be single items. A bias, which comes last, has no group in the alignment.
+    """
+    if payload is None or aligned is None:
+        return
+    groups = unpack_places(payload, n_items, MOST_GROUPS)[: len(aligned)]
+    if not is_same_partition(groups, aligned):
+        raise RemoteProtocolError(f"{what} have other groups than when aligned")
+
+
 def grid_step(sums: Sums) -> float:
     """Return the width of the coarsest grid in a sum."""
     return max((2.0**-vector.fraction_bits for vector in sums), default=0.0)
@@ -155,11 +170,9 @@ class Party:
 
     def _arrange(self, notice: m.Arrangements) -> None:
         """Take schemes and owner groups, if the groups are those of the alignment."""
-        aligned = self.block.row_groups
-        if aligned is not None and notice.sample_groups is not None:
-            groups = unpack_places(notice.sample_groups, self.n_held, MOST_GROUPS)
-            if not is_same_partition(groups, aligned):
-                raise RemoteProtocolError("rows have other groups than when aligned")
+        rows, features = self.block.row_groups, self.block.feature_groups
+        _check_aligned(notice.sample_groups, self.n_held, rows, "rows")
+        _check_aligned(notice.feature_groups, self.n_features, features, "features")
         self.sealing.arrange(notice)
 
     def _bounds(self, _: Message) -> m.Bounds:

@@ -31,6 +31,8 @@ class Block:
         The samples and features that this client is designated for.
     row_groups : array of int, optional
         The owner group of each sample, as the alignment found them.
+    feature_groups : array of int, optional
+        Likewise that of each feature, without the bias.
     folds : array of int, optional
         The fold of each sample, where λ is chosen by cross-validation.
     """
@@ -42,6 +44,7 @@ class Block:
     sample_weights: FloatArray | None = None
     offsets: FloatArray | None = None
     row_groups: IntArray | None = None
+    feature_groups: IntArray | None = None
     folds: IntArray | None = None
 
 

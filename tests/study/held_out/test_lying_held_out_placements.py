@@ -52,7 +52,8 @@ class Misplaced:
         """Answer a request, the placement of rows set aside with other rows."""
         if (stage, phase) == ("held-out rows", "placement"):
             token, number, content = unframed(payload)
-            payload = framed(token, number, misplaced(content, self._rows))
+            content = misplaced(content, self._rows, divides=True)
+            payload = framed(token, number, content)
         return self.member.handle(stage, phase, payload)
 
 

@@ -229,7 +229,8 @@ class Holders:
             if self._n_seen > self._n_honest:
                 owners = np.frombuffer(content[7], "<u4").copy()
                 self._change(owners)
-                yield phase, [*content[:7], numbers(owners)]
+                groups = numbers(0 * owners)
+                yield phase, [*content[:2], groups, *content[3:7], numbers(owners)]
 
 
 def one_less(owners):

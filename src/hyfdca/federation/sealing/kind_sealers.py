@@ -14,7 +14,12 @@ from hyfdca.crypto.schemes.stream import StreamSealer
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.sealing.checksums import CheckedSealer
 from hyfdca.federation.sealing.kinds import Axis, VectorKind
-from hyfdca.federation.sealing.vector_checks import CheckedRows, CheckedVectors, Checks
+from hyfdca.federation.sealing.vector_checks import (
+    CheckedRows,
+    CheckedVectors,
+    Checks,
+    Senders,
+)
 from hyfdca.federation.sealing.vector_keys import (
     OwnerKeys,
     SenderKeys,
@@ -112,8 +117,14 @@ class KindSealers(dict[Key, Sealer]):
             sealer = self.sealers.named(scheme, keys)
         checks = Checks(partial(self._check_secret, kind))
         if kind.is_checked:
-            return CheckedVectors(sealer, checks)
+            return CheckedVectors(sealer, checks, senders=self._senders(kind))
         return CheckedRows(sealer, checks) if kind.has_checked_rows else sealer
+
+    def _senders(self, kind: VectorKind) -> Senders | None:
+        """Return who gives one vector to each sum, if all holders of a group do."""
+        if not kind.is_complete:
+            return None
+        return Senders(self.sealers.secrets.rank, self._owners[kind.axis])
 
     def _check_secret(self, kind: VectorKind, group: int) -> bytes:
         """Return the secret of an owner group's check rows, the same for all senders.

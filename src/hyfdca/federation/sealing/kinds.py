@@ -60,7 +60,14 @@ class VectorKind(NamedTuple):
         """Whether each row has a check of its own: it may be handed on alone."""
         return self.name in _GIVEN
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether its sums have one vector of each holder of a group, all of them."""
+        return self.name in _COUNTED
+
 
 # Kinds of which the server takes or replaces some rows of an owner group.
 _DRAWN = frozenset({"drawn margins", "drawn duals", "dual changes"})
 _GIVEN = frozenset({"labels", "sample weights"})
+# Kinds of which a client would do something else if a part were counted twice.
+_COUNTED = frozenset({"statistics", "level counts"})

@@ -10,7 +10,10 @@ with a probability of 2^-26. As p is one of 2^25 primes, numbers below 2^64 are
 multiples of it with a probability of 2^-24.
 
 What is a sum of whole vectors, each any number of times, has the right check rows:
-check rows do not show that a part is missing, is old, or was added twice.
+check rows do not show that a part is missing, is old, or was added twice. Where all
+holders of a group give one vector each (``VectorKind.is_complete``), they do: each
+holder adds a secret number of its own to its check rows, and the opener expects the sum
+of these.
 
 Vectors of several numbers per row, of which the server hands on single rows, have a
 number in each row instead that is made of the row's own.
@@ -18,7 +21,7 @@ number in each row instead that is made of the row's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +29,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from hyfdca.arrays import IntArray
-from hyfdca.crypto.keys.set_secrets import derived
+from hyfdca.crypto.keys.set_secrets import Members, derived
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import JoiningSealer, Sealer
 from hyfdca.maths.compiling import jit
@@ -73,13 +76,28 @@ class Checks:
             for factors, own in zip(of_groups, every, strict=True)
         ]
         own = (order, starts, factors, primes, biases)
-        return _Weights(arrangement.appearing, every, *own, {})
+        return _Weights(arrangement.appearing, groups, every, *own, {})
 
     def of_group(self, group: int) -> _GroupSecrets:
         """Return the secrets of an owner group."""
         if group not in self._secrets:
             self._secrets[group] = _GroupSecrets(self._secret_of(group))
         return self._secrets[group]
+
+
+class Senders(NamedTuple):
+    """The clients that give one vector each to a sum.
+
+    Parameters
+    ----------
+    rank : int
+        The client's own.
+    owners : mapping of int to Members
+        The holders of each owner group.
+    """
+
+    rank: int
+    owners: Mapping[int, Members]
 
 
 class CheckedVectors:
@@ -89,17 +107,24 @@ class CheckedVectors:
     ----------
     fraction_bits : int
         Of the grid of the numbers.
+    senders : Senders, optional
+        By default any holders of a group may give any number of vectors.
     """
 
     def __init__(
-        self, sealer: JoiningSealer, checks: Checks, fraction_bits: int = 0
+        self,
+        sealer: JoiningSealer,
+        checks: Checks,
+        fraction_bits: int = 0,
+        senders: Senders | None = None,
     ) -> None:
         self._sealer, self._checks, self._bits = sealer, checks, fraction_bits
+        self._senders = senders
         self.is_packed = sealer.is_packed
 
     def on_grid(self, fraction_bits: int) -> CheckedVectors:
         """Return the sealer of vectors on a grid."""
-        return CheckedVectors(self._sealer, self._checks, fraction_bits)
+        return CheckedVectors(self._sealer, self._checks, fraction_bits, self._senders)
 
     def seal(
         self,
@@ -112,7 +137,11 @@ class CheckedVectors:
         if rest is not None:
             raise ValueError("vectors with check rows are sealed as a whole")
         weights = self._checks.weights(arrangement, items)
-        rows = _combined(numbers, weights, self._bits)[weights.appearing]
+        rows = _combined(numbers, weights, self._bits)
+        if self._senders is not None:
+            own = (self._senders.rank,)
+            rows = weights.shifted(rows, lambda _: own)
+        rows = rows[weights.appearing]
         places = _with_checks(arrangement, items)
         return self._sealer.seal(numbers, arrangement.with_checks, places, more=rows)
 
@@ -129,8 +158,11 @@ class CheckedVectors:
         n_items = arrangement.n_items if items is None else len(items)
         numbers, found = rows[:n_items], rows[n_items:]
         weights = self._checks.weights(arrangement, items)
-        expected = _combined(numbers, weights, self._bits)[weights.appearing]
-        if np.any(found % weights.primes[weights.appearing, None] != expected):
+        expected = _combined(numbers, weights, self._bits)
+        if self._senders is not None:
+            expected = weights.shifted(expected, self._senders.owners.__getitem__)
+        order = weights.appearing
+        if np.any(found % weights.primes[order, None] != expected[order]):
             raise ValueError("check rows are wrong")
         return numbers
 
@@ -202,10 +234,12 @@ class CheckedRows:
 class _Weights(NamedTuple):
     """Items by group, where each group starts among them, and the factor of each item.
 
-    Then the prime of each group, and what its words contain besides the numbers.
+    Before them the groups and their secrets. Then the prime of each group, and what its
+    words contain besides the numbers.
     """
 
     appearing: IntArray
+    groups: list[int]
     secrets: list[_GroupSecrets]
     order: IntArray
     starts: IntArray
@@ -213,6 +247,13 @@ class _Weights(NamedTuple):
     primes: IntArray
     biases: list[int]
     known: dict[int, IntArray]
+
+    def shifted(self, rows: IntArray, senders: Callable[[int], Members]) -> IntArray:
+        """Return check rows with the secret numbers of the senders of each group."""
+        each = zip(self.secrets, map(senders, self.groups), strict=True)
+        shifts = [sum(map(own.shift, ranks)) % own.prime for own, ranks in each]
+        by_group = np.array(shifts, np.int64).reshape(-1, 1)
+        return np.asarray((rows + by_group) % self.primes[:, None])
 
     def moduli(self, fraction_bits: int) -> IntArray:
         """Return the prime, the bias and the unit of each group, (3, groups)."""
@@ -239,6 +280,11 @@ class _GroupSecrets:
                 self.prime - 1
             )
         return self._units[fraction_bits]
+
+    def shift(self, rank: int) -> int:
+        """Return the secret number of a client that gives one vector to each sum."""
+        key = derived(self._secret, b"sender", b"%d" % rank)
+        return int.from_bytes(key, "big") % self.prime
 
     def factors(self, n_items: int) -> NDArray[np.uint32]:
         """Return the factors of this many items."""

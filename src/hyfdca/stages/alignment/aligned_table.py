@@ -81,8 +81,8 @@ class AlignedTable:
 
     def features_of(
         self, scaled: sp.csr_array, expansion: Expansion
-    ) -> tuple[sp.csr_array, BoolArray]:
-        """Return the client's owned features, and which of them it counts.
+    ) -> tuple[sp.csr_array, BoolArray, IntArray]:
+        """Return the client's owned features, which of them it counts, their groups.
 
         Parameters
         ----------
@@ -92,22 +92,23 @@ class AlignedTable:
         X = scaled
         if expansion.places:
             X = expansion.join(scaled, self.own.of(self.cells))
-        return X, np.repeat(self.counts_feature, expansion.widths)
+        widths, groups = expansion.widths, self.own.column_groups
+        return X, np.repeat(self.counts_feature, widths), np.repeat(groups, widths)
 
     def block(
         self,
-        features: tuple[sp.csr_array, BoolArray],
+        features: tuple[sp.csr_array, BoolArray, IntArray],
         bias: float | None,
         losses: SampleLosses,
     ) -> Block:
         """Return what the client trains on: its owned features, and the bias."""
-        X, counted = features
+        X, counted, feature_groups = features
         if bias is not None and self.counts_sample.any():
             X = append_bias(X, self.counts_sample, bias)
             counted = np.append(counted, self.counts_bias)
         counts = (self.counts_sample, counted)
-        groups = self.own.row_groups
-        return Block(X, losses.labels, *counts, losses.weights, losses.offsets, groups)
+        groups = self.own.row_groups, feature_groups
+        return Block(X, losses.labels, *counts, losses.weights, losses.offsets, *groups)
 
 
 def row_tokens(

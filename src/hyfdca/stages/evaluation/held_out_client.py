@@ -100,7 +100,7 @@ class HeldOutClient(ABC, Generic[Inputs]):
         shape = self._own_parts.margins.shape
         ranks = (inputs.rank, inputs.n_clients)
         scores = ScoresClient(inputs.sealers(), shape, *ranks)
-        scores.arrange(notice)
+        scores.arrange(notice, table.own.row_groups)
         if len(own := scores.own_rows):
             targets = table.targets
             if targets is None or not targets.is_known[own].all():

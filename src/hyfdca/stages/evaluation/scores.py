@@ -166,12 +166,23 @@ class ScoresClient:
         """The rows whose labels the client holds for all."""
         return np.flatnonzero(self.owners == self._rank)
 
-    def arrange(self, notice: m.HeldOutArrangements) -> None:
-        """Take who has the label of each row."""
+    def arrange(self, notice: m.HeldOutArrangements, row_groups: IntArray) -> None:
+        """Take who has the label of each row.
+
+        Parameters
+        ----------
+        row_groups : array (rows,)
+            The owner group of each row in the alignment. A server that divided these
+            could leave out the parts of all rows but one.
+        """
         if notice.owners is None or notice.sample_groups is None:
             raise RemoteProtocolError("nobody is named to receive scores")
         self.owners = unpack_places(notice.owners, self._n_rows, self._n_clients)
         groups = unpack_places(notice.sample_groups, self._n_rows, _MOST_GROUPS)
+        aligned = row_groups * self._n_clients + self.owners
+        _, first, places = np.unique(aligned, return_index=True, return_inverse=True)
+        if np.any(groups != groups[first][places]):
+            raise RemoteProtocolError("rows have other groups than when aligned")
         for owner in np.unique(self.owners).tolist():
             rows = np.flatnonzero(self.owners == owner)
             shape = (len(rows), 0)
