@@ -24,7 +24,7 @@ class PredictionScore:
     ----------
     accuracy : float or None
         Share of rows classified correctly; None for regression, and if labels are
-        written in another way than those of the model.
+        written in another way than those of the model, or none is one of its classes.
     r2 : float or None
         1 minus the squared error relative to that of the labels' mean; None for classes
         and if all labels are equal.
@@ -83,6 +83,13 @@ def _class_score(
     labels = as_classes(given, classes, positive)
     known = set(classes)
     n_unknown = sum(label not in known for label in labels)
+    if n_unknown == len(labels):
+        names, found = listed(classes), listed(sorted(set(given)))
+        note = (
+            f"No accuracy is shown: the model's classes are {names}, but the labels "
+            f"are {found}; write them as in training."
+        )
+        return PredictionScore(len(labels), n_unknown=n_unknown, note=note)
     accuracy = float(np.mean(labels == predicted))
     return PredictionScore(len(labels), accuracy=accuracy, n_unknown=n_unknown)
 

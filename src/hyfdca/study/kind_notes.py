@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Sequence
 
 from hyfdca.data.tables import Kind, listed
+from hyfdca.errors import counted
 from hyfdca.model.categories import OTHER, shown_level
 from hyfdca.model.file import CategoryEntry
 from hyfdca.stages.levels.features import Levels
@@ -38,6 +39,8 @@ def kind_notes(
         notes.append(f"True and false become 1 and 0: {listed(booleans)}.")
     if dates := levels.columns.named("date"):
         notes.append(f"Dates become days since {origin}: {listed(dates)}.")
+    if blanks := levels.columns.named("blank"):
+        notes.append(f"No cell has a value, so the weight is 0: {listed(blanks)}.")
     widths = levels.widths[levels.columns.is_category].tolist()
     each = zip(levels.entries.items(), widths, strict=True)
     notes += [_category(name, entry, width) for (name, entry), width in each]
@@ -65,7 +68,7 @@ def _without_zeros(entry: CategoryEntry) -> list[tuple[str, str]]:
 
 
 def _category(column: str, entry: CategoryEntry, width: int) -> str:
-    what = f"The category {column!r} has {width:,} features"
+    what = f"The category {column!r} has {counted(width, 'feature')}"
     if entry.levels is None:
         return f"{what}; the names of its levels are not released."
     if not width:
