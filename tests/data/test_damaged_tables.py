@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -104,6 +106,19 @@ def test_damaged_files(folder, name):
 
     assert read_table(folder / name, Columns("id", "y")).features
     check()
+
+
+def test_compressed_files_that_end_early(folder, tmp_path):
+    """They are damaged; permissions have nothing to do with it."""
+    whole = gzip.compress((folder / "a.csv").read_bytes() * 50)
+    (tmp_path / "a.csv.gz").write_bytes(whole[: len(whole) // 2])
+    assert "is damaged" in complaint(tmp_path / "a.csv.gz")
+
+
+def test_a_folder_is_no_table(tmp_path):
+    """Its sentence does not say that it does not exist."""
+    (tmp_path / "a.csv").mkdir()
+    assert "a.csv is a folder; give the path of a file" in complaint(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("name", WRITERS)

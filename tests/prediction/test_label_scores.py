@@ -48,3 +48,14 @@ def test_positive_label_written_otherwise(tmp_path, hyfdca, classes, labels, is_
     assert code == 0
     assert bool(re.search("accuracy +│", output)) == is_shown
     assert ("the model's positive label is 'yes', but" in output) != is_shown
+
+
+def test_labels_that_are_all_unknown(tmp_path, hyfdca):
+    """They give no accuracy of 0 %, but a sentence with both ways to write them."""
+    model = model_at(tmp_path, classes=("home", "readmitted"))
+    data, out = tmp_path / "full.csv", tmp_path / "out.csv"
+    frame_of(random_cells(4), y=["1", "0", "1", ""]).to_csv(data, index=False)
+    code, output, _ = hyfdca("predict", "--model", model, "--data", data, "--out", out)
+    assert code == 0
+    assert not re.search("accuracy +│", output)
+    assert "classes are 'home', 'readmitted', but the labels are '0', '1'" in output

@@ -39,6 +39,11 @@ def test_numbers_that_can_be_read_are() -> None:
     }
 
 
+def test_a_mark_of_utf_8_is_no_mistake() -> None:
+    """Some editors begin files with one."""
+    assert parsed_toml(b"\xef\xbb\xbfa = 1", "") == {"a": 1}
+
+
 @pytest.mark.parametrize("number", [NINES, ONES])
 def test_studies_and_policies_with_long_numbers(number: bytes, tmp_path: Path) -> None:
     """Both are refused by name, not with an error of Python's own."""

@@ -211,6 +211,8 @@ def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
     decimal, has_settings = columns.csv.decimal or ".", columns.text_is_category
     is_feature = has_settings or columns.features is not None
     if is_feature and not has_numbers:
+        if (days := _iso_days(file, name, column, columns)) is not None:
+            return Column("date", days)
         check_no_dates(file, name, texts, has_settings)
     if has_settings and not has_numbers:
         check_no_numbers(file, name, stated, decimal, has_settings)
@@ -223,6 +225,20 @@ def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
             "yes or no, such as ja and nein; write them as in the tables of the study"
         )
     raise _refusal(file, name, stated.total(), columns)
+
+
+def _iso_days(file: str, name: str, column: Any, columns: Columns) -> FloatArray | None:
+    """Return text that is all dates such as 2024-12-31 as days, else None.
+
+    A CSV file's dates are found when it is read, those in a Parquet file's text here.
+    """
+    blank = pc.equal(pc.utf8_trim_whitespace(column), "")
+    stated = pc.if_else(blank, pa.scalar(None, column.type), column)
+    try:
+        times = clock_times(stated, pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return None
+    return _days(file, name, times, columns.date_origin)
 
 
 def _with_blanks(

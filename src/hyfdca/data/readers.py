@@ -52,6 +52,8 @@ def read_table(path: Path, columns: Columns) -> Table:
 
 
 def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise TableError(f"{path} is a folder; give the path of a file in it")
     if not path.is_file():
         raise TableError(f"the file {path} does not exist; correct its path")
     if path.stat().st_size == 0:
@@ -65,7 +67,9 @@ def _openable(path: Path, read: Callable[[], T]) -> T:
     with reading(damaged):
         try:
             return read()
-        except OSError:
+        except OSError as error:
+            if error.errno is None:  # a compressed file that ends early, for example
+                raise damaged from None
             raise TableError(
                 f"cannot open {path.name}; check its permissions"
             ) from None

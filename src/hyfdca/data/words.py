@@ -36,10 +36,15 @@ BLANK_WORDS = frozenset(
 NO_LABELS = BLANK_WORDS - {"none", "nil"}  # these may well be a class
 
 _NUMBER = re.compile(
-    r"[<>\u2264\u2265~]*\s*[+-]?\s*[$\u20ac\u00a3\u00a5]?\s*"
+    r"[<>\u2264\u2265~]*\s*[+\u2212\u2013-]?\s*[$\u20ac\u00a3\u00a5]?\s*"
     r"(?:[0-9]+(?:[.,][0-9]+)*|[0-9]{1,3}(?:['\u2019\s][0-9]{3})+(?:[.,][0-9]+)?)"
     r"(?:[eE][+-]?[0-9]+)?"
     r"\s*(?:[%\u2030$\u20ac\u00a3\u00a5]|EUR|USD|GBP|CHF)?"
+)
+# A single letter right after a number may be part of a code, such as 3B.
+_WITH_UNIT = re.compile(
+    r"[+\u2212\u2013-]?[0-9]+(?:[.,][0-9]+)*"
+    r"(?:\s+|(?=[\u00b0\u00b5\u03bc]|[^\W\d_]{2}))([^\W\d_\u00b0].{0,19}|\u00b0.?)"
 )
 LEADING_ZERO = r"\s*[+-]?0[0-9]+\s*"  # a code rather than a number
 _CODE = re.compile(LEADING_ZERO)
@@ -52,6 +57,7 @@ _MARKS = {
     "percent signs": re.compile(r"[%\u2030]"),
     "signs of a currency": re.compile(r"[$\u20ac\u00a3\u00a5]|EUR|USD|GBP|CHF"),
     "signs of a comparison": re.compile(r"[<>\u2264\u2265~]"),
+    "minus signs that are not hyphens": re.compile(r"[\u2212\u2013]"),
     "apostrophes": re.compile(r"['\u2019]"),
 }
 
@@ -179,13 +185,20 @@ def check_no_numbers(
 ) -> None:
     """Refuse text at least half of which looks like numbers that cannot be read.
 
+    Texts that are all numbers with the same unit are refused too.
+
     Parameters
     ----------
     has_settings : bool
         Whether settings of a study may help.
     """
-    found = {text: n for text, n in texts.items() if text and _is_only_number(text)}
-    n_numbers, marks = sum(found.values()), set[str]()
+    marks = {"a unit"} if _have_one_unit(texts) else set[str]()
+    found = {
+        text: n
+        for text, n in texts.items()
+        if text and (marks or _is_only_number(text))
+    }
+    n_numbers = sum(found.values())
     if not n_numbers or 2 * n_numbers < sum(texts.values()):
         return
     for text in found:
@@ -198,6 +211,13 @@ def check_no_numbers(
         f"{' and '.join(sorted(marks)) or 'blanks'}; write them as in "
         f"1234{decimal}5{_settings(name, marks) if has_settings else ''}"
     )
+
+
+def _have_one_unit(texts: Iterable[str | None]) -> bool:
+    """Return whether texts are different numbers, all with the same unit."""
+    found = [_WITH_UNIT.fullmatch(text.strip()) for text in texts if text]
+    units = {match and match[1].strip() for match in found}
+    return len(found) > 1 and len(units) == 1 and None not in units
 
 
 def _is_only_number(text: str) -> bool:

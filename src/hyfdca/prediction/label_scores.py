@@ -24,7 +24,7 @@ class PredictionScore:
     ----------
     accuracy : float or None
         Share of rows classified correctly; None for regression, and if labels are
-        written in another way than those of the model.
+        written in another way than those of the model, or none is one of its classes.
     r2 : float or None
         1 minus the squared error relative to that of the labels' mean; None for classes
         and if all labels are equal.

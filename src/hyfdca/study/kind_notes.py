@@ -39,6 +39,8 @@ def kind_notes(
         notes.append(f"True and false become 1 and 0: {listed(booleans)}.")
     if dates := levels.columns.named("date"):
         notes.append(f"Dates become days since {origin}: {listed(dates)}.")
+    if blanks := levels.columns.named("blank"):
+        notes.append(f"No cell has a value, so the weight is 0: {listed(blanks)}.")
     widths = levels.widths[levels.columns.is_category].tolist()
     each = zip(levels.entries.items(), widths, strict=True)
     notes += [_category(name, entry, width) for (name, entry), width in each]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Any
 
 import msgspec
@@ -24,7 +25,9 @@ def parsed_toml(content: bytes, what: str) -> dict[str, Any]:
     StudyError
     """
     try:
-        found: dict[str, Any] = msgspec.toml.decode(content)
+        # Some editors begin UTF-8 files with a mark.
+        text = content.removeprefix(codecs.BOM_UTF8)
+        found: dict[str, Any] = msgspec.toml.decode(text)
         _check_numbers(found)
     except UnicodeDecodeError:
         raise StudyError(f"{what} is not UTF-8; save it as UTF-8.") from None

@@ -27,7 +27,7 @@ def change(name, column, values):
 
 REFUSED = {
     "text and numbers": (
-        change("coast", "age", lambda own: own.map(lambda age: f"{age:.0f} years")),
+        change("coast", "age", lambda own: own.map(lambda age: f"about {age:.0f}")),
         "Column 'age' has numbers at 'north' but text at 'coast'; set categorical = "
         '["age"]',
     ),

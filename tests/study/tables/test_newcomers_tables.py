@@ -85,6 +85,43 @@ def test_dates_that_are_written_badly(tmp_path, wrong, rows):
     assert "seen" in prepare(load(named), tmp_path).consortium.levels.entries
 
 
+@pytest.mark.parametrize(
+    ("written", "mark"),
+    [
+        ("{} mmol/l", "a unit"),
+        ("{}mg", "a unit"),
+        ("{},5 \u00b0C", "a unit"),
+        ("\u2212{}", "minus signs that are not hyphens"),
+        ("{} W", "a unit"),
+        ("{}B", None),
+        ("ward {}", None),
+    ],
+)
+def test_numbers_with_units_are_no_categories(tmp_path, written, mark):
+    """Each would be a rare level, and the column would be lost; codes are levels."""
+    table = frame()[["id", "age", "y"]]
+    table["dose"] = [written.format(30 + row) for row in range(N_ROWS)]
+    path = study(tmp_path, table, "y")
+    if mark is None:
+        assert "dose" in prepare(load(path), tmp_path).consortium.levels.entries
+        return
+    with pytest.raises(StudyError, match=f"look like numbers, but with .*{mark}"):
+        prepare(load(path), tmp_path)
+    named = study(tmp_path, table, "y", categorical='["dose"]')
+    assert "dose" in prepare(load(named), tmp_path).consortium.levels.entries
+
+
+def test_dates_as_text_in_parquet(tmp_path):
+    """They are dates, as in a CSV file; blank cells stay blank."""
+    table = frame()[["id", "age", "seen", "y"]]
+    table.loc[3, "seen"] = ""
+    path = study(tmp_path, table, "y", missing='"mean"', tol="1e-6")
+    model = outcome_of(path).model()
+    table.to_parquet(tmp_path / "a.parquet", index=False)
+    path.write_text(path.read_text().replace("a.csv", "a.parquet"))
+    assert outcome_of(path).model().weights == model.weights
+
+
 def test_classes_that_differ_in_capitals(tmp_path):
     """A label with other capitals is not a new class."""
     table = frame()[["id", "age", "y"]]
