@@ -234,8 +234,14 @@ def test_ignored_columns_must_be_there(tmp_path):
     with pytest.raises(TableError, match=r"which ignore names \(did you mean 'cost'"):
         read(path, ignored=("costs",))
     assert read(path, ignored=("cost",)).features == ("x",)
-    everywhere = read(path, ignored_if_present=("cost", "ward"))
+    everywhere = read(path, ignored_if_present=("cost", "ward", "costs"))
     assert everywhere.features == ("x",)
+    assert not everywhere.notes
+    mistaken = read(path, ignored_if_present=("ward", "costs"))
+    assert mistaken.features == ("x", "cost")
+    assert mistaken.notes == (
+        "The column 'cost' of table.csv is a feature; ignore in [study] names 'costs'.",
+    )
 
 
 @pytest.mark.parametrize("name", ["", "Unnamed: 0"])

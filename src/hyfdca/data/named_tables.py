@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
         labels=tuple(map(stated_label, _texts(path, label, by_name[label])))
         if label
         else None,
-        notes=(*kept.notes, *table.notes),
+        notes=(*kept.notes, *_misspelt(path, columns, names), *table.notes),
         weights=weights,
         offsets=offsets,
         held_out=_held_out(path, found, by_name),
@@ -153,6 +154,24 @@ def _check_ignored(path: Path, named: NamedColumns, columns: Columns) -> None:
         if name and not (named.index and PANDAS_INDEX.fullmatch(name))
     ]
     check_columns(path.name, wanted, names, "ignore")
+
+
+def _misspelt(path: Path, columns: Columns, names: Sequence[str]) -> list[str]:
+    """Return notes on features that the study may mean to leave out of all tables.
+
+    Tables need not have the columns that ``ignore`` in [study] names, so a mistake in
+    a name is no error there.
+    """
+    bare = {bare_name(name): name for name in columns.chosen(names)}
+    found = []
+    for name in columns.ignored_if_present:
+        close = get_close_matches(bare_name(name), bare, n=1, cutoff=0.8)
+        if close and name not in names:
+            found.append(
+                f"The column {bare[close[0]]!r} of {path.name} is a feature; ignore in "
+                f"[study] names {name!r}."
+            )
+    return found
 
 
 def _check_names(path: Path, features: Sequence[str]) -> None:
