@@ -25,7 +25,7 @@ check: lint  ## Linters, types, import contracts and the fast tests (a quarter o
 lint: $(READY)  ## Linters, types and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 thorough: lint  ## All tests with full counts, processes killed over and over, mutants
