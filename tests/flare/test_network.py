@@ -56,6 +56,7 @@ def test_each_client_gets_its_own_bytes_and_its_own_answer(
     assert seen["city"] == NetworkRequest("ask", "s", "p", b"b")
 
 
+@pytest.mark.slow
 def test_a_silent_client_is_named_while_others_are_heard(
     make: list[Network],
 ) -> None:

@@ -74,6 +74,7 @@ PLACES = (
 )
 
 
+@pytest.mark.slow
 def test_nothing_of_an_adopted_kit_is_run(installed: Parties, tmp_path: Path) -> None:
     """Programs that the coordinator's startup kit names are not copied."""
     flare, marker = installed.kit("north") / "flare", tmp_path / "ran"
@@ -102,6 +103,7 @@ def test_the_admins_programs_are_not_adopted(
     refuse_other_settings(out / "admin", "admin")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_start_runs_no_other_program(
     installed: Parties, tmp_path: Path, place: str

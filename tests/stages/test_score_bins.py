@@ -195,6 +195,7 @@ def test_bins_of_probabilities_are_known_to_hold_enough_rows(holders, least, n_b
     assert len(ends) == 1 or sizes.min() >= least
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("shift", "share"), [(0.0, 0.5), (1.0, 0.1), (3.0, 0.5)])
 def test_a_thousand_bins_give_intervals_of_a_thousandth(shift, share):

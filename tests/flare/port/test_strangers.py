@@ -53,6 +53,7 @@ def are_open(*far: socket.socket) -> list[bool]:
     return found
 
 
+@pytest.mark.slow
 def test_the_oldest_beyond_the_limit_are_shut_down(port: Port) -> None:
     """The limit is per address; other addresses have their own."""
     limit = StrangerLimit(port.number, list, MOST)
@@ -145,6 +146,7 @@ with ExitStack() as kept:
 """
 
 
+@pytest.mark.slow
 def test_the_limit_holds_where_no_file_is_left() -> None:
     """A burst of connections uses up those that looking would take."""
     command = [sys.executable, "-c", EXHAUSTED]
