@@ -410,7 +410,7 @@ class Sealing:
         sum_bits = self._by_kind.sealers.encryption.sum_bits
         sealer = self.sealer(kind)
         self.note_opening()
-        if kind.is_complete and len(sums) != 1:
+        if len(sums) != 1 and kind.is_complete:
             raise UnopenedError
         values = open_sum(sums, width, sealer, arrangement, items, sum_bits)
         if self.listener:
