@@ -225,6 +225,16 @@ def test_a_column_without_a_name(tmp_path):
     assert read(path, ignored=("",)).features == ("x",)
 
 
+@pytest.mark.parametrize(("cells", "n_cells"), [("c,4", "2 cells"), ("c,4,5,6", "4")])
+def test_a_row_with_other_cells_is_named(cells, n_cells, tmp_path):
+    """Its place and number of cells are, none of its cells is."""
+    path = tmp_path / "table.csv"
+    path.write_text(f"patient,x,outcome\n\na,1,ill\nb,2,well\n{cells}\nd,3,ill\n")
+    with pytest.raises(TableError, match=f"row 4, .* has {n_cells}.* of 3; ") as error:
+        read(path)
+    assert "c,4" not in str(error.value)
+
+
 def test_ignored_columns_must_be_there(tmp_path):
     """A mistake in a name would make a feature of the column that was meant."""
     path = tmp_path / "table.csv"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,9 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
             table = _with_points(table, columns.label)
     except (pa.ArrowInvalid, pa.ArrowKeyError):  # its message would quote the row
         raise TableError(
-            f"{path.name} is not a CSV table with {form_words(form)}; save it with one "
-            "line of column names and one cell per column in every row",
+            f"{path.name} is not a CSV table with {form_words(form)}"
+            f"{_uneven_row(path, reading, parsing)}; save it with one line of column "
+            "names and one cell per column in every row",
             ', or set delimiter (one character), decimal ("." or ",") or encoding '
             '(such as "utf-8") in the study file',
             "delimiter",
@@ -105,6 +107,29 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
     if left_out:
         notes.append(f"Of {path.name}, {left_out} without any cell are left out.")
     return NamedColumns(table, _csv_index(names), tuple(notes), form)
+
+
+def _uneven_row(path: Path, reading: Any, parsing: Any) -> str:
+    """Return which row has too few or too many cells, in words; "" if none has."""
+    found: list[Any] = []
+
+    def note(row: Any) -> str:
+        found.append(row)
+        return "skip"
+
+    in_order = pa.csv.ReadOptions(
+        encoding=reading.encoding, skip_rows=reading.skip_rows, use_threads=False
+    )
+    noting = pa.csv.ParseOptions(delimiter=parsing.delimiter, invalid_row_handler=note)
+    with suppress(pa.ArrowInvalid, pa.ArrowKeyError):  # as before
+        pa.csv.read_csv(path, in_order, noting)
+    if not found:
+        return ""
+    n_cells = counted(found[0].actual_columns, "cell")
+    return (
+        f": row {found[0].number}, where the line of names is row 1, has {n_cells} "
+        f"instead of {found[0].expected_columns}"
+    )
 
 
 def _converting(texts: Sequence[str], form: CsvForm) -> Any:

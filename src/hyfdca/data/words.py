@@ -46,6 +46,7 @@ _WITH_UNIT = re.compile(
     r"[+\u2212\u2013-]?[0-9]+(?:[.,][0-9]+)*"
     r"(?:\s+|(?=[\u00b0\u00b5\u03bc]|[^\W\d_]{2}))([^\W\d_\u00b0].{0,19}|\u00b0.?)"
 )
+_ISO_DATE = re.compile(r"\s*[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(?![0-9])")
 LEADING_ZERO = r"\s*[+-]?0[0-9]+\s*"  # a code rather than a number
 _CODE = re.compile(LEADING_ZERO)
 _SWAPPED = str.maketrans({",": ".", ".": ","})
@@ -169,9 +170,12 @@ def check_no_dates(
     if 2 * n_dates >= len(stated):
         quoted = json.dumps(name, ensure_ascii=False)
         settings = f", or set categorical = [{quoted}] or ignore = [{quoted}]"
+        n_others = sum(_ISO_DATE.match(text) is None for text in stated)
+        some = f" ({n_others} {'is' if n_others == 1 else 'are'} not)"
         raise TableError(
             f"column {name!r} of {file} has {n_dates} cells that look like dates, but "
-            "not all cells are dates as in 2024-12-31; write all of them like that"
+            "not all cells are dates as in 2024-12-31"
+            f"{some if 0 < n_others < len(stated) else ''}; write all of them like that"
             f"{settings if has_settings else ''}"
         )
 
