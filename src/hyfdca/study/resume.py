@@ -29,6 +29,7 @@ from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 _STARTS, _PREPARATION = "starts", "preparation"
 _ASKED = "asked"  # the run that organisations were last asked to begin
 _NUMBERS = 2**32  # request numbers reserved for each start of the server
+_MOST_STARTS = 2**31  # that have room in the numbers
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,7 +134,8 @@ class ResumableStudy:
         kept = self._archive.read(_PREPARATION)
         try:
             beginning = checkpoint.decode(ServerPreparation, kept or b"")
-            if beginning.run != self._plan.run.to_bytes():
+            is_known = beginning.run == self._plan.run.to_bytes()
+            if not is_known or not 0 < beginning.number <= _MOST_STARTS * _NUMBERS:
                 raise self._archive.damage(_PREPARATION)
             heard = list(beginning.heard)
             hosted = self._prepared(beginning, lambda _: Repeating(heard))
@@ -177,6 +179,8 @@ class ResumableStudy:
         known = self._archive.read(_STARTS) or b"0"
         with reading(self._archive.damage(_STARTS)):
             starts = int(known) + 1
+            if not 0 < starts <= _MOST_STARTS:
+                raise ValueError
         self._archive.write(_STARTS, b"%d" % starts)
         number = starts * _NUMBERS
         self._presence.number_from(number)

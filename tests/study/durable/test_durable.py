@@ -12,6 +12,7 @@ from hyfdca.protocol.codec import ProtocolError
 from hyfdca.runtime.faulty import Faults
 from hyfdca.runtime.store import Archive, StoreError
 from hyfdca.study.durable import ServerRound
+from hyfdca.study.resume import ServerPreparation
 from tests.support.durable_runs import (
     Consortium,
     numbers,
@@ -180,6 +181,24 @@ def test_a_round_that_forgets_a_member_is_not_believed(tmp_path):
         spoilt = checkpoint.encode(replace(kept, kept_by=kept_by))
         archive.write_round(number, spoilt)
     with pytest.raises(StoreError, match=r"The file round-\d is damaged; restore it"):
+        consortium.train()
+
+
+@pytest.mark.parametrize("number", [-(2**33), 2**64 - 1])
+def test_numbers_that_no_request_has_are_not_believed(number, tmp_path):
+    """Neither those of the beginning, nor a count of starts that leads to them."""
+    write(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=1)
+    archive = Archive(consortium.server_store)
+    kept = checkpoint.decode(ServerPreparation, archive.read("preparation"))
+    spoilt = checkpoint.encode(replace(kept, number=number))
+    archive.write("preparation", spoilt)
+    with pytest.raises(StoreError, match="The file preparation is damaged; restore it"):
+        consortium.train()
+    archive.write("preparation", checkpoint.encode(kept))
+    archive.write("starts", b"%d" % number)
+    with pytest.raises(StoreError, match="The file starts is damaged; restore it"):
         consortium.train()
 
 
