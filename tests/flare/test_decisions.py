@@ -72,6 +72,13 @@ def test_a_job_that_everybody_has_left_is_not_joined() -> None:
     assert outsiders("job", names, {}) == []
 
 
+def test_a_job_that_nobody_joins_for_long_is_left_too() -> None:
+    """Its only client was killed before it began, so that NVFlare never ends it."""
+    by_site = {"north": set[str](), "city": {"old"}}
+    assert outsiders("job", ["north", "city", "coast"], by_site, 61.0) == [*by_site]
+    assert outsiders("job", ["north", "city"], {}, 61.0) == []
+
+
 def test_jobs_that_get_nowhere_are_tried_ever_more_slowly_then_not_at_all() -> None:
     """Progress resets the count."""
     attempts = Attempts(b"3")

@@ -27,16 +27,18 @@ def kit(tmp_path):
     return SimpleNamespace(names=NAMES, state=made.state, out=made.out, folder=tmp_path)
 
 
-def watch_of(kit, is_running):
-    """Return a watch whose server knows no answer about its sites."""
+def watch_of(kit, is_running, by_site=None, tell=lambda _: None):
+    """Return a watch whose server says what sites run, by default knows no answer."""
 
-    def give_up():
-        raise TimeoutError("no reply from city")
+    def answer():
+        if by_site is None:
+            raise TimeoutError("no reply from city")
+        return by_site
 
-    admin: Any = SimpleNamespace(jobs_by_site=give_up)
+    admin: Any = SimpleNamespace(jobs_by_site=answer)
     parent: Any = SimpleNamespace(is_running=lambda: is_running)
     expiry: Any = SimpleNamespace(look=lambda: None)
-    return Watch(admin, parent, kit, lambda _: None, expiry)
+    return Watch(admin, parent, kit, tell, expiry)
 
 
 def test_a_site_that_is_leaving_is_no_crash_of_the_server(kit):
@@ -49,6 +51,23 @@ def test_a_server_that_is_gone_is_noticed_by_any_question(kit):
     """Every kind of question notices it."""
     with pytest.raises(ServerGoneError):
         watch_of(kit, is_running=False)._invite("job", NAMES)
+
+
+def test_a_job_without_any_site_is_paused_after_a_minute(kit, monkeypatch):
+    """Sites that return may go on; one that is in the job has it wait again."""
+    now, by_site, said = [100.0], {"north": set(), "city": set()}, []
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: now[0])
+    watch = watch_of(kit, is_running=True, by_site=by_site, tell=said.append)
+    for seconds, jobs in ((50.0, set()), (20.0, {"job"}), (50.0, set())):
+        now[0] += seconds
+        by_site["city"] = jobs
+        by_site["north"] = jobs
+        watch._invite("job", NAMES)
+        assert not rejoin_file(kit).exists()
+    now[0] += 20.0
+    watch._invite("job", NAMES)
+    assert rejoin_file(kit).exists()
+    assert said == ["north, city can take part from the next round on."]
 
 
 @pytest.mark.parametrize("n_failures", [2, 99])

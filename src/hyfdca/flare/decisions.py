@@ -11,6 +11,8 @@ from hyfdca.flare.status import Note
 # Seconds before each retry of a job without progress; no retries after the last.
 PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
 
+_LONG = 60.0  # seconds, in which any machine starts the processes of a job
+
 End = Literal["finished", "refused", "paused", "again"]
 
 
@@ -46,15 +48,20 @@ def reason_of(note: Note | None, job: str, status: str) -> str:
 
 
 def outsiders(
-    job: str, names: Sequence[str], jobs_by_site: Mapping[str, Set[str]]
+    job: str,
+    names: Sequence[str],
+    jobs_by_site: Mapping[str, Set[str]],
+    empty_for: float = 0.0,
 ) -> list[str]:
     """Return the organisations that are connected but not in the running job.
 
-    Return none if nobody is in the job: then it is about to end.
+    Return none if nobody is in the job: then it begins, or is about to end. If nobody
+    has been in it for long, ``empty_for`` seconds, it does neither: its only client was
+    gone before it began.
     """
     here = [name for name in names if name in jobs_by_site]
     out = [name for name in here if job not in jobs_by_site[name]]
-    return out if len(out) < len(here) else []
+    return out if len(out) < len(here) or empty_for > _LONG else []
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,7 @@ class Watch:
         self._admin, self._parent, self._kit = admin, parent, kit
         self._tell, self._expiry = tell, expiry
         self._refused: set[str] = set()  # reported sentences about refused clients
+        self._occupied = time.monotonic()  # when a site was last in the job
 
     def for_sites(self, names: tuple[str, ...], needed: int) -> Collection[str]:
         """Wait until enough of these sites are connected; return all that are."""
@@ -218,6 +219,7 @@ class Watch:
 
     def follow(self, job: str, names: tuple[str, ...]) -> tuple[Note | None, str]:
         """Return how a job ended; pause it if other organisations have connected."""
+        self._occupied = time.monotonic()
         status, next_status, next_sites = "", 0.0, time.monotonic() + _ASK_SITES_EVERY
         while True:
             note = read_note(self._kit)
@@ -261,7 +263,10 @@ class Watch:
             # NVFlare asks the sites, and gives up if one of them is just leaving.
             self._check_server()
             return
-        new = outsiders(job, names, by_site)
+        now = time.monotonic()
+        if any(job in jobs for jobs in by_site.values()):
+            self._occupied = now
+        new = outsiders(job, names, by_site, now - self._occupied)
         if new:
             file.touch()
             self._tell(f"{', '.join(new)} can take part from the next round on.")
