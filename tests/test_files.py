@@ -119,6 +119,18 @@ def test_only_regular_files_are_read(tmp_path: Path, what: str, kind: str) -> No
         READERS[what](path)
 
 
+@pytest.mark.parametrize("size", [0, 1, 10])
+def test_reading_takes_the_memory_of_the_file_alone(tmp_path: Path, size: int) -> None:
+    """Not that of the largest file allowed."""
+    path = tmp_path / "small"
+    path.write_bytes(bytes(size))
+    assert read_limited(path, 2**60, "give another") == bytes(size)
+    assert read_limited(path, size, "give another") == bytes(size)
+    if size:
+        with pytest.raises(StudyError, match=f"larger than {size - 1} bytes"):
+            read_limited(path, size - 1, "give another")
+
+
 def test_a_link_to_a_regular_file_is_read(tmp_path: Path) -> None:
     """With the same permissions and errors as any open."""
     (tmp_path / "file").write_bytes(b"content")

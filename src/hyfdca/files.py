@@ -161,12 +161,16 @@ def read_limited(
     """
     try:
         with open_regular(path) as file:
-            mode, content = os.fstat(file.fileno()).st_mode, file.read(most + 1)
+            known = os.fstat(file.fileno())
+            # Python reserves as much memory as it is asked to read.
+            content = file.read(min(known.st_size, most) + 1)
+            if known.st_size < len(content) <= most:  # it has grown
+                content += file.read(most + 1 - len(content))
     except OSError as error:
         raise StudyError(f"Cannot read {path} ({error.strerror}); {remedy}.") from None
     if len(content) > most:
         raise StudyError(f"The file {path} is larger than {most} bytes; {remedy}.")
-    if is_secret and os.name == "posix" and mode & _OTHERS:
+    if is_secret and os.name == "posix" and known.st_mode & _OTHERS:
         raise StudyError(
             f"Users other than the owner can access the secret key {path}; make new "
             f"keys if somebody may have read it, else run chmod 600 {path}."
